@@ -1,0 +1,66 @@
+// Result<T>: a value or an Error. Failures that a caller can meet are returned, never thrown;
+// bugs are asserted (core/check.h).
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace quire {
+
+enum class Errc {
+  invalid_argument,  // the caller asked for something that makes no sense
+  not_found,         // a file or a name does not exist
+  bad_file,          // a file is damaged or hostile
+  unsupported,       // well-formed, but not something this build can do
+  io,                // the operating system refused
+  context_full,      // no room left for another token
+  cancelled,         // stopped on request
+};
+
+struct Error {
+  Errc code;
+  std::string message;  // one line: what, what was expected, what to do
+};
+
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+
+  T& value() & { return std::get<0>(state_); }
+  const T& value() const& { return std::get<0>(state_); }
+  T&& value() && { return std::get<0>(std::move(state_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+  const Error& error() const& { return std::get<1>(state_); }
+  Error&& error() && { return std::get<1>(std::move(state_)); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : state_(std::move(error)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  const Error& error() const& { return std::get<1>(state_); }
+  Error&& error() && { return std::get<1>(std::move(state_)); }
+
+ private:
+  std::variant<std::monostate, Error> state_;
+};
+
+}  // namespace quire

@@ -1,0 +1,42 @@
+#include "core/cpu_features.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace quire {
+namespace {
+
+#if defined(__x86_64__)
+// Clang's __builtin_cpu_supports does not know "f16c"; the bit is CPUID.1:ECX[29].
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
+}
+#endif
+
+}  // namespace
+
+Isa best_isa() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) return Isa::avx2;
+#endif
+  return Isa::portable;
+}
+
+std::string_view name(Isa isa) {
+  switch (isa) {
+    case Isa::portable: return "portable";
+    case Isa::avx2: return "avx2";
+  }
+  return "?";
+}
+
+std::optional<Isa> isa_from_name(std::string_view text) {
+  for (Isa isa : {Isa::portable, Isa::avx2}) {
+    if (name(isa) == text) return isa;
+  }
+  return std::nullopt;
+}
+
+}  // namespace quire

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace quire {
+
+// Instruction-set families that kernels are written for, weakest first.
+enum class Isa { portable, avx2 };
+
+Isa best_isa();  // of this machine
+std::string_view name(Isa isa);
+std::optional<Isa> isa_from_name(std::string_view name);
+
+}  // namespace quire

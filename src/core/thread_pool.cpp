@@ -1,0 +1,113 @@
+#include "core/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "core/check.h"
+
+namespace quire {
+namespace {
+
+// About 20 us on current machines: longer than the serial stretches between two loops of a
+// decode step, shorter than a scheduler tick that somebody else could use.
+constexpr int kSpins = 500;
+
+void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
+template <class T>
+void wait_while_equal(const std::atomic<T>& value, T old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    pause_cpu();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+int cgroup_cpus() {
+  // v2: "QUOTA PERIOD" or "max PERIOD"; v1: two files, quota -1 for none.
+  std::string quota;
+  double period = 0;
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) {
+    if (quota == "max" || period <= 0) return 0;
+    return static_cast<int>(std::max(1.0, std::strtod(quota.c_str(), nullptr) / period + 0.5));
+  }
+  double v1_quota = -1;
+  std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  std::ifstream period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (quota_file >> v1_quota && period_file >> period && v1_quota > 0 && period > 0) {
+    return static_cast<int>(std::max(1.0, v1_quota / period + 0.5));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int usable_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int cpus = 1;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) cpus = std::max(1, CPU_COUNT(&set));
+  if (const int limit = cgroup_cpus(); limit > 0) cpus = std::min(cpus, limit);
+  return cpus;
+}
+
+ThreadPool::ThreadPool(int threads) {
+  QUIRE_ASSERT(threads >= 1, "a pool needs a thread");
+  for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true, std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run(Loop loop) {
+  if (workers_.empty() || loop.count <= 1) {
+    for (std::int64_t i = 0; i < loop.count; ++i) loop.call(loop.context, i);
+    return;
+  }
+  QUIRE_ASSERT(working_.load(std::memory_order_relaxed) == 0, "for_each inside for_each");
+  loop_ = loop;
+  next_.store(0, std::memory_order_relaxed);
+  working_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  drain();
+  for (int left = working_.load(std::memory_order_acquire); left != 0;
+       left = working_.load(std::memory_order_acquire)) {
+    wait_while_equal(working_, left);
+  }
+}
+
+void ThreadPool::drain() {
+  for (std::int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < loop_.count;
+       i = next_.fetch_add(1, std::memory_order_relaxed)) {
+    loop_.call(loop_.context, i);
+  }
+}
+
+void ThreadPool::work() {
+  std::uint32_t seen = 0;
+  while (true) {
+    wait_while_equal(generation_, seen);
+    const std::uint32_t now = generation_.load(std::memory_order_acquire);
+    if (now == seen) continue;
+    seen = now;
+    if (stop_.load(std::memory_order_relaxed)) return;
+    drain();
+    if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
+  }
+}
+
+}  // namespace quire

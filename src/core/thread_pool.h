@@ -1,0 +1,52 @@
+// A fixed set of threads for data-parallel loops. Workers spin briefly between loops, because a
+// decode step runs a few hundred of them, and then sleep.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace quire {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);  // the caller's thread is one of them
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls body(i) once for every i in [0, count) on any thread and returns when all are done.
+  // Results must not depend on which thread took which i. Not reentrant.
+  template <class Body>
+  void for_each(std::int64_t count, Body&& body) {
+    using Plain = std::remove_reference_t<Body>;
+    run({[](void* context, std::int64_t i) { (*static_cast<Plain*>(context))(i); },
+         const_cast<void*>(static_cast<const void*>(&body)), count});
+  }
+
+ private:
+  struct Loop {
+    void (*call)(void*, std::int64_t);
+    void* context;
+    std::int64_t count;
+  };
+  void run(Loop loop);
+  void drain();
+  void work();
+
+  std::vector<std::thread> workers_;
+  Loop loop_{};
+  alignas(64) std::atomic<std::uint32_t> generation_{0};  // bumped to publish loop_
+  alignas(64) std::atomic<std::int64_t> next_{0};
+  alignas(64) std::atomic<int> working_{0};
+  std::atomic<bool> stop_{false};
+};
+
+// CPUs this process may use: affinity mask and cgroup quota, at least 1.
+int usable_cpus();
+
+}  // namespace quire
