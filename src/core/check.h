@@ -9,5 +9,4 @@ namespace quire {
 }  // namespace quire
 
 #define QUIRE_ASSERT(condition, message) \
-  ((condition) ? static_cast<void>(0)    \
-               : ::quire::assertion_failed(#condition, message, __FILE__, __LINE__))
+  ((condition) ? static_cast<void>(0) : ::quire::assertion_failed(#condition, message, __FILE__, __LINE__))

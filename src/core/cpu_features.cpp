@@ -26,8 +26,10 @@ Isa best_isa() {
 
 std::string_view name(Isa isa) {
   switch (isa) {
-    case Isa::portable: return "portable";
-    case Isa::avx2: return "avx2";
+    case Isa::portable:
+      return "portable";
+    case Isa::avx2:
+      return "avx2";
   }
   return "?";
 }

@@ -20,15 +20,14 @@ Error fail(Errc code, fmt::format_string<Args...> format, Args&&... args) {
 #define QUIRE_CONCAT(a, b) QUIRE_CONCAT_INNER(a, b)
 
 // QUIRE_TRY(auto x, f());  x is f()'s value, or its error leaves the enclosing function.
-#define QUIRE_TRY(declaration, expression) \
-  QUIRE_TRY_INNER(declaration, expression, QUIRE_CONCAT(quire_try_, __LINE__))
+#define QUIRE_TRY(declaration, expression) QUIRE_TRY_INNER(declaration, expression, QUIRE_CONCAT(quire_try_, __LINE__))
 #define QUIRE_TRY_INNER(declaration, expression, result) \
   auto result = (expression);                            \
   if (!result.ok()) return std::move(result).error();    \
   declaration = std::move(result).value()
 
 // QUIRE_CHECK_OK(f());  the same for a Result<void>.
-#define QUIRE_CHECK_OK(expression)                                         \
-  do {                                                                     \
+#define QUIRE_CHECK_OK(expression)                                                     \
+  do {                                                                                 \
     if (auto quire_r = (expression); !quire_r.ok()) return std::move(quire_r).error(); \
   } while (false)

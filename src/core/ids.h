@@ -1,9 +1,3 @@
 #pragma once
 
-#include <cstdint>
-
-namespace quire {
-
-using TokenId = std::int32_t;
-
-}  // namespace quire
+#include "quire/token.h"  // IWYU pragma: export

@@ -1,0 +1,62 @@
+// The simplest cache: one buffer of keys and one of values per layer, for one sequence,
+// reserved whole at creation.
+//
+//   keys of layer l:   head 0: [pos 0 | pos 1 | ... | pos max_length-1]
+//                      head 1: [pos 0 | ...                           ]      each pos: head_dim x f16
+//
+// Head-major, because decoding reads one head's positions in order: they are contiguous.
+// kv_stride = max_length * head_dim values lie between two heads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/half.h"
+#include "kv/geometry.h"
+#include "kv/view.h"
+#include "quire/result.h"
+
+namespace quire {
+
+class FlatCache {
+ public:
+  // Everything is allocated and zero-filled here; nothing is allocated later.
+  static Result<FlatCache> create(const KvGeometry& geometry, std::int64_t max_length);
+
+  FlatCache(FlatCache&&) = default;
+  FlatCache& operator=(FlatCache&&) = default;
+  FlatCache(const FlatCache&) = delete;
+  FlatCache& operator=(const FlatCache&) = delete;
+
+  const KvGeometry& geometry() const { return geometry_; }
+  std::int64_t max_length() const { return max_length_; }
+  std::int64_t current_length() const { return current_length_; }
+  std::int64_t kv_stride() const { return max_length_ * geometry_.head_dim; }
+  std::uint64_t bytes() const { return storage_.size() * sizeof(f16_t); }  // reserved, as allocated
+
+  // Writes `count` tokens of one layer at positions current_length and on, without advancing:
+  // all layers append, then the sequence advances once.
+  //   keys, values: [count, kv_heads, head_dim]
+  Result<void> append(int layer, std::span<const f16_t> keys, std::span<const f16_t> values, std::int64_t count);
+
+  bool would_overflow(std::int64_t additional) const { return additional > max_length_ - current_length_; }
+  Result<void> advance(std::int64_t count);
+  // Forgets positions from `length` on. Nothing happens when the cache is no longer than that.
+  Result<void> rollback(std::int64_t length);
+  void reset() { current_length_ = 0; }
+
+  // Valid until the cache is moved or destroyed.
+  KvView view() const { return {layers_, max_length_}; }
+
+ private:
+  FlatCache(const KvGeometry& geometry, std::int64_t max_length);
+
+  KvGeometry geometry_;
+  std::int64_t max_length_;
+  std::int64_t current_length_ = 0;
+  std::vector<f16_t> storage_;       // [layers, 2, kv_heads, max_length, head_dim]
+  std::vector<KvLayerView> layers_;  // [layers], into storage_
+};
+
+}  // namespace quire

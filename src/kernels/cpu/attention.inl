@@ -1,0 +1,128 @@
+// Attention over one segment of the cache, in tiles of 32 tokens with an online softmax. A tile of
+// keys is turned so that one lane is one token: scores need no horizontal sums, and the softmax
+// works on whole vectors. The tile is shared by all queries, so its conversion is paid once.
+
+namespace quire {
+namespace {
+
+constexpr std::int64_t kTileVectors = kTileTokens / 8;
+
+// keys_t: [head_dim, 32], values: [32, padded_dim]; tokens beyond `count` are never read, their keys are 0.
+QUIRE_INLINE void load_tile(const AttentionSegment& s, std::int64_t begin, std::int64_t count, float* keys_t,
+                            float* values) {
+  for (std::int64_t d = 0; d < s.head_dim; d += 8) {
+    const std::int64_t width = s.head_dim - d < 8 ? s.head_dim - d : 8;
+    for (std::int64_t t = 0; t < kTileTokens; t += 8) {
+      F8 block[8];
+      for (std::int64_t i = 0; i < 8; ++i) {
+        const std::uint16_t* key = s.keys + (begin + t + i) * s.token_stride + d;
+        if (t + i >= count) {
+          block[i] = broadcast(0);
+        } else if (width == 8) {
+          block[i] = load8_f16(key);
+        } else {
+          block[i] = broadcast(0);
+          for (std::int64_t j = 0; j < width; ++j) block[i][j] = load_f16(key + j);
+        }
+      }
+      transpose8(block);
+      for (std::int64_t j = 0; j < width; ++j) store8(keys_t + (d + j) * kTileTokens + t, block[j]);
+    }
+  }
+  for (std::int64_t t = 0; t < count; ++t) {
+    const std::uint16_t* value = s.values + (begin + t) * s.token_stride;
+    float* row = values + t * s.padded_dim;
+    std::int64_t d = 0;
+    for (; d + 8 <= s.head_dim; d += 8) store8(row + d, load8_f16(value + d));
+    for (; d < s.padded_dim; ++d) row[d] = d < s.head_dim ? load_f16(value + d) : 0.f;
+  }
+}
+
+// out = out * correction + sum over tokens of weight * value, kVectors registers of it at a time.
+template <int kVectors>
+QUIRE_INLINE void accumulate(const float* weights, std::int64_t first, std::int64_t last, const float* values,
+                             std::int64_t padded_dim, float correction, float* out) {
+  F8 sums[kVectors];
+  for (int v = 0; v < kVectors; ++v) sums[v] = load8(out + 8 * v) * broadcast(correction);
+  for (std::int64_t t = first; t < last; ++t) {
+    const F8 w = broadcast(weights[t]);
+    for (int v = 0; v < kVectors; ++v) sums[v] = fma(w, load8(values + t * padded_dim + 8 * v), sums[v]);
+  }
+  for (int v = 0; v < kVectors; ++v) store8(out + 8 * v, sums[v]);
+}
+
+// Query i over tokens [first, last) of the tile.
+QUIRE_INLINE void attend_tile(const AttentionSegment& s, std::int64_t i, std::int64_t first, std::int64_t last,
+                              const float* keys_t, const float* values) {
+  const float* q = s.q + i * s.padded_dim;
+  F8 scores[kTileVectors] = {};
+  for (std::int64_t d = 0; d < s.head_dim; ++d) {
+    const F8 x = broadcast(q[d]);
+    for (int v = 0; v < kTileVectors; ++v) scores[v] = fma(x, load8(keys_t + d * kTileTokens + 8 * v), scores[v]);
+  }
+  if (s.softcap > 0) {
+    for (F8& score : scores) {  // cap * tanh(y) = cap * (1 - 2 / (exp(2y) + 1))
+      const F8 e = exp8(score * broadcast(2.f / s.softcap));
+      score = broadcast(s.softcap) * (broadcast(1) - broadcast(2) / (e + broadcast(1)));
+    }
+  }
+  alignas(32) float weights[kTileTokens];
+  for (int v = 0; v < kTileVectors; ++v) store8(weights + 8 * v, scores[v]);
+  constexpr float kMinusInfinity = -__builtin_inff();
+  for (std::int64_t t = 0; t < first; ++t) weights[t] = kMinusInfinity;
+  for (std::int64_t t = last; t < kTileTokens; ++t) weights[t] = kMinusInfinity;
+
+  F8 top = load8(weights);
+  for (int v = 1; v < kTileVectors; ++v) top = max8(top, load8(weights + 8 * v));
+  const float old_max = s.max[i];
+  const float tile_max = horizontal_max(top);
+  const float new_max = tile_max > old_max ? tile_max : old_max;
+  const F8 shift = broadcast(new_max);
+  F8 total = broadcast(0);
+  for (int v = 0; v < kTileVectors; ++v) {
+    const F8 score = load8(weights + 8 * v);
+    F8 e = exp8(score - shift);
+    e = score == broadcast(kMinusInfinity) ? broadcast(0) : e;
+    total = total + e;
+    store8(weights + 8 * v, e);
+  }
+  const float correction = s.sum[i] == 0 ? 0.f : exp8(broadcast(old_max - new_max))[0];
+  s.sum[i] = s.sum[i] * correction + horizontal_sum(total);
+  s.max[i] = new_max;
+
+  float* out = s.out + i * s.padded_dim;
+  std::int64_t d = 0;
+  for (; d + 64 <= s.padded_dim; d += 64) {
+    accumulate<8>(weights, first, last, values + d, s.padded_dim, correction, out + d);
+  }
+  for (; d < s.padded_dim; d += 8) {
+    accumulate<1>(weights, first, last, values + d, s.padded_dim, correction, out + d);
+  }
+}
+
+void attend(const AttentionSegment& s) {
+  for (std::int64_t i = 0; i < s.queries; ++i) {
+    s.max[i] = -__builtin_inff();
+    s.sum[i] = 0;
+  }
+  std::memset(s.out, 0, static_cast<std::size_t>(s.queries * s.padded_dim) * sizeof(float));
+  float* keys_t = s.tile;
+  float* values = s.tile + kTileTokens * s.padded_dim;
+  for (std::int64_t begin = s.begin; begin < s.end; begin += kTileTokens) {
+    const std::int64_t count = s.end - begin < kTileTokens ? s.end - begin : kTileTokens;
+    bool loaded = false;
+    for (std::int64_t i = 0; i < s.queries; ++i) {
+      const std::int64_t after = s.position[i] + 1;
+      const std::int64_t visible = s.window > 0 && after > s.window ? after - s.window : 0;
+      const std::int64_t first = visible > begin ? visible - begin : 0;
+      const std::int64_t last = after - begin < count ? after - begin : count;
+      if (first >= last) continue;
+      if (!loaded) load_tile(s, begin, count, keys_t, values);
+      loaded = true;
+      attend_tile(s, i, first, last, keys_t, values);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,249 @@
+// GGUF blocks to w = scale * q + min per half block of 16 (see isa_kernels.h). Plain loops over
+// bytes: compilers turn them into a few vector instructions. Layouts are drawn in
+// kernels/ref/dequantize.cpp, which says what each must mean.
+
+namespace quire {
+namespace {
+
+QUIRE_INLINE float f16_at(const std::uint8_t* p) {
+  std::uint16_t bits;
+  std::memcpy(&bits, p, sizeof bits);
+  return load_f16(&bits);
+}
+
+QUIRE_INLINE void set_block(float* scale, float* min, float s, float m) {
+  scale[0] = scale[1] = s;
+  min[0] = min[1] = m;
+}
+
+QUIRE_INLINE void nibbles16(const std::uint8_t* packed, std::uint8_t* q) {
+  for (int i = 0; i < 16; ++i) q[i] = packed[i] & 15;
+  for (int i = 0; i < 16; ++i) q[16 + i] = static_cast<std::uint8_t>(packed[i] >> 4);
+}
+
+QUIRE_INLINE void add_fifth_bits(const std::uint8_t* bits, std::uint8_t* q) {
+  for (int byte = 0; byte < 4; ++byte) {
+    for (int i = 0; i < 8; ++i) {
+      q[8 * byte + i] = static_cast<std::uint8_t>(q[8 * byte + i] | (((bits[byte] >> i) & 1) << 4));
+    }
+  }
+}
+
+QUIRE_INLINE void unpack_q4_0(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
+  nibbles16(b + 2, q);
+  set_block(scale, min, f16_at(b), -8 * f16_at(b));
+}
+QUIRE_INLINE void unpack_q4_1(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
+  nibbles16(b + 4, q);
+  set_block(scale, min, f16_at(b), f16_at(b + 2));
+}
+QUIRE_INLINE void unpack_q5_0(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
+  nibbles16(b + 6, q);
+  add_fifth_bits(b + 2, q);
+  set_block(scale, min, f16_at(b), -16 * f16_at(b));
+}
+QUIRE_INLINE void unpack_q5_1(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
+  nibbles16(b + 8, q);
+  add_fifth_bits(b + 4, q);
+  set_block(scale, min, f16_at(b), f16_at(b + 2));
+}
+QUIRE_INLINE void unpack_q8_0(const std::uint8_t* b, std::uint8_t* q, float* scale, float*) {
+  std::memcpy(q, b + 2, 32);
+  scale[0] = scale[1] = f16_at(b);
+}
+
+constexpr std::int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+QUIRE_INLINE void iq4_values(const std::uint8_t* packed, std::uint8_t* q) {
+#if defined(__AVX2__)
+  const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Values));
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(packed));
+  const __m128i mask = _mm_set1_epi8(15);
+  const __m128i low = _mm_shuffle_epi8(table, _mm_and_si128(bytes, mask));
+  const __m128i high = _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16(bytes, 4), mask));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(q), low);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(q + 16), high);
+#else
+  for (int i = 0; i < 16; ++i) {
+    q[i] = static_cast<std::uint8_t>(kIq4Values[packed[i] & 15]);
+    q[16 + i] = static_cast<std::uint8_t>(kIq4Values[packed[i] >> 4]);
+  }
+#endif
+}
+QUIRE_INLINE void unpack_iq4_nl(const std::uint8_t* b, std::uint8_t* q, float* scale, float*) {
+  iq4_values(b + 2, q);
+  scale[0] = scale[1] = f16_at(b);
+}
+QUIRE_INLINE void unpack_iq4_xs(const std::uint8_t* b, std::uint8_t* q, float* scale, float*) {
+  const float d = f16_at(b);
+  const int high = b[2] | b[3] << 8;
+  for (int g = 0; g < 8; ++g) {
+    const int low = (b[4 + g / 2] >> (4 * (g % 2))) & 15;
+    const int s = (low | ((high >> (2 * g)) & 3) << 4) - 32;
+    scale[2 * g] = scale[2 * g + 1] = d * static_cast<float>(s);
+    iq4_values(b + 8 + 16 * g, q + 32 * g);
+  }
+}
+
+// The 12 bytes of Q4_K and Q5_K: eight 6-bit scales and eight 6-bit minima.
+QUIRE_INLINE void scale_and_min(const std::uint8_t* packed, int g, float* scale, float* min, float d, float dmin) {
+  int s, m;
+  if (g < 4) {
+    s = packed[g] & 63;
+    m = packed[g + 4] & 63;
+  } else {
+    s = (packed[g + 4] & 15) | (packed[g - 4] >> 6) << 4;
+    m = packed[g + 4] >> 4 | (packed[g] >> 6) << 4;
+  }
+  set_block(scale + 2 * g, min + 2 * g, d * static_cast<float>(s), -dmin * static_cast<float>(m));
+}
+QUIRE_INLINE void unpack_q4_k(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
+  for (int g = 0; g < 8; ++g) scale_and_min(b + 4, g, scale, min, f16_at(b), f16_at(b + 2));
+  for (int pair = 0; pair < 4; ++pair) {
+    const std::uint8_t* packed = b + 16 + 32 * pair;
+    for (int i = 0; i < 32; ++i) q[64 * pair + i] = packed[i] & 15;
+    for (int i = 0; i < 32; ++i) q[64 * pair + 32 + i] = static_cast<std::uint8_t>(packed[i] >> 4);
+  }
+}
+QUIRE_INLINE void unpack_q5_k(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
+  for (int g = 0; g < 8; ++g) scale_and_min(b + 4, g, scale, min, f16_at(b), f16_at(b + 2));
+  const std::uint8_t* fifth = b + 16;
+  for (int pair = 0; pair < 4; ++pair) {
+    const std::uint8_t* packed = b + 48 + 32 * pair;
+    std::uint8_t* to = q + 64 * pair;
+    for (int i = 0; i < 32; ++i) {
+      to[i] = static_cast<std::uint8_t>((packed[i] & 15) | ((fifth[i] >> (2 * pair)) & 1) << 4);
+      to[32 + i] = static_cast<std::uint8_t>(packed[i] >> 4 | ((fifth[i] >> (2 * pair + 1)) & 1) << 4);
+    }
+  }
+}
+QUIRE_INLINE void unpack_q2_k(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
+  const float d = f16_at(b + 80), dmin = f16_at(b + 82);
+  for (int h = 0; h < 16; ++h) {
+    scale[h] = d * static_cast<float>(b[h] & 15);
+    min[h] = -dmin * static_cast<float>(b[h] >> 4);
+  }
+  for (int g = 0; g < 8; ++g) {
+    const std::uint8_t* packed = b + 16 + 32 * (g / 4);
+    for (int i = 0; i < 32; ++i) q[32 * g + i] = (packed[i] >> (2 * (g % 4))) & 3;
+  }
+}
+QUIRE_INLINE void unpack_q3_k(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
+  const std::uint8_t* packed_scales = b + 96;
+  const float d = f16_at(b + 108);
+  for (int h = 0; h < 16; ++h) {
+    const int low = h < 8 ? packed_scales[h] & 15 : packed_scales[h - 8] >> 4;
+    const int high = (packed_scales[8 + h % 4] >> (2 * (h / 4))) & 3;
+    scale[h] = d * static_cast<float>((low | high << 4) - 32);
+    min[h] = -4 * scale[h];
+  }
+  for (int g = 0; g < 8; ++g) {
+    const std::uint8_t* packed = b + 32 + 32 * (g / 4);
+    for (int i = 0; i < 32; ++i) {
+      q[32 * g + i] = static_cast<std::uint8_t>(((packed[i] >> (2 * (g % 4))) & 3) | ((b[i] >> g) & 1) << 2);
+    }
+  }
+}
+QUIRE_INLINE void unpack_q6_k(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
+  const float d = f16_at(b + 208);
+  for (int h = 0; h < 16; ++h) {
+    scale[h] = d * static_cast<float>(static_cast<std::int8_t>(b[192 + h]));
+    min[h] = -32 * scale[h];
+  }
+  for (int half = 0; half < 2; ++half) {
+    const std::uint8_t* low = b + 64 * half;
+    const std::uint8_t* high = b + 128 + 32 * half;
+    std::uint8_t* to = q + 128 * half;
+    for (int i = 0; i < 32; ++i) {
+      to[i] = static_cast<std::uint8_t>((low[i] & 15) | (high[i] & 3) << 4);
+      to[32 + i] = static_cast<std::uint8_t>((low[32 + i] & 15) | ((high[i] >> 2) & 3) << 4);
+      to[64 + i] = static_cast<std::uint8_t>(low[i] >> 4 | ((high[i] >> 4) & 3) << 4);
+      to[96 + i] = static_cast<std::uint8_t>(low[32 + i] >> 4 | (high[i] >> 6) << 4);
+    }
+  }
+}
+
+template <int kValues, int kBytes, void (*kUnpack)(const std::uint8_t*, std::uint8_t*, float*, float*)>
+QUIRE_INLINE void unpack_blocks(const std::uint8_t* source, std::int64_t cols, std::uint8_t* q, float* scale,
+                                float* min) {
+  for (std::int64_t c = 0; c < cols; c += kValues, source += kBytes) {
+    kUnpack(source, q + c, scale + c / 16, min + c / 16);
+  }
+}
+
+void unpack_row(DType type, const std::byte* bytes, std::int64_t row, const UnpackedRows& to) {
+  const auto* source = reinterpret_cast<const std::uint8_t*>(bytes);
+  const std::int64_t cols = to.cols, halves = padded_halves(cols);
+  std::uint8_t* q = to.q + row * cols;
+  float* scale = to.scale + row * halves;
+  float* min = to.min + row * halves;
+  for (std::int64_t h = cols / 16; h < halves; ++h) min[h] = 0;
+  switch (type) {
+    case DType::q4_0:
+      return unpack_blocks<32, 18, unpack_q4_0>(source, cols, q, scale, min);
+    case DType::q4_1:
+      return unpack_blocks<32, 20, unpack_q4_1>(source, cols, q, scale, min);
+    case DType::q5_0:
+      return unpack_blocks<32, 22, unpack_q5_0>(source, cols, q, scale, min);
+    case DType::q5_1:
+      return unpack_blocks<32, 24, unpack_q5_1>(source, cols, q, scale, min);
+    case DType::q8_0:
+      return unpack_blocks<32, 34, unpack_q8_0>(source, cols, q, scale, min);
+    case DType::iq4_nl:
+      return unpack_blocks<32, 18, unpack_iq4_nl>(source, cols, q, scale, min);
+    case DType::iq4_xs:
+      return unpack_blocks<256, 136, unpack_iq4_xs>(source, cols, q, scale, min);
+    case DType::q2_k:
+      return unpack_blocks<256, 84, unpack_q2_k>(source, cols, q, scale, min);
+    case DType::q3_k:
+      return unpack_blocks<256, 110, unpack_q3_k>(source, cols, q, scale, min);
+    case DType::q4_k:
+      return unpack_blocks<256, 144, unpack_q4_k>(source, cols, q, scale, min);
+    case DType::q5_k:
+      return unpack_blocks<256, 176, unpack_q5_k>(source, cols, q, scale, min);
+    case DType::q6_k:
+      return unpack_blocks<256, 210, unpack_q6_k>(source, cols, q, scale, min);
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+      return;  // float weights take the float path
+  }
+}
+
+constexpr bool is_signed(DType type) { return type == DType::q8_0 || type == DType::iq4_nl || type == DType::iq4_xs; }
+constexpr bool has_half_scales(DType type) { return type == DType::q2_k || type == DType::q3_k || type == DType::q6_k; }
+
+// x = scale * q with scale = max |x| / 127 over each block of 32.
+void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
+  const std::int64_t blocks = to.cols / kBlock, halves = padded_halves(to.cols);
+  std::int8_t* q = to.q + row * to.cols;
+  float* scale = to.scale + row * blocks;
+  float* sums = to.sums + row * halves;
+  for (std::int64_t b = 0; b < blocks; ++b, x += kBlock, q += kBlock) {
+    F8 top = broadcast(0);
+    for (int i = 0; i < kBlock; i += 8) {
+      const F8 v = load8(x + i);
+      top = max8(top, max8(v, -v));
+    }
+    const float largest = horizontal_max(top);
+    scale[b] = largest / 127;
+    const float inverse = largest > 0 ? 127 / largest : 0.f;
+    for (int half = 0; half < 2; ++half) {
+      std::int32_t sum = 0;
+      for (int i = 16 * half; i < 16 * half + 16; ++i) {
+        // Adding 1.5 * 2^23 rounds to nearest even and leaves the integer in the low bits.
+        const float shifted = x[i] * inverse + 0x1.8p23f;
+        std::int32_t bits;
+        std::memcpy(&bits, &shifted, sizeof bits);
+        const std::int32_t rounded = bits - 0x4B400000;
+        q[i] = static_cast<std::int8_t>(rounded);
+        sum += rounded;
+      }
+      sums[2 * b + half] = scale[b] * static_cast<float>(sum);
+    }
+  }
+  for (std::int64_t h = 2 * blocks; h < halves; ++h) sums[h] = 0;
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,122 @@
+// What a backend can do, as a table of plain functions on plain views. `ref` fills it with the
+// slow truth; every other backend is tested against that.
+//
+// Every operation treats each row alone: the bits of a row never depend on how many rows are
+// computed with it or on the number of threads. Cached and uncached generation, one chunk or
+// many, alone or in a batch: the same tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/cpu_features.h"
+#include "core/dtype.h"
+#include "core/thread_pool.h"
+#include "kv/view.h"
+#include "quire/result.h"
+
+namespace quire {
+
+// A weight matrix as the model file stores it: `rows` outputs, each a run of blocks over `cols` inputs.
+struct WeightMatrix {
+  DType type = DType::f32;
+  const std::byte* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+
+  std::int64_t row_bytes() const { return cols / info(type).block_size * info(type).block_bytes; }
+  const std::byte* row(std::int64_t r) const { return data + r * row_bytes(); }
+};
+
+// out[r, n] = sum over c of x[r, c] * weights[n, c], plus bias[n]
+struct MatmulTarget {
+  const WeightMatrix* weights;
+  const float* bias;  // [weights.rows], or null
+  float* out;         // [rows, weights.rows]
+};
+struct MatmulParams {
+  const float* x;  // [rows, cols]
+  std::int64_t rows;
+  std::int64_t cols;
+  std::span<const MatmulTarget> targets;  // all read the same x
+};
+
+struct NormParams {
+  enum class Kind { rms, layer };
+  Kind kind;
+  const float* x;       // [rows, dim]
+  float* out;           // [rows, dim], may be x
+  const float* weight;  // [dim]
+  const float* bias;    // [dim], or null
+  float epsilon;
+  std::int64_t rows;
+  std::int64_t dim;
+};
+
+struct RopeParams {
+  float* x;          // [rows, heads, head_dim], in place
+  const float* cos;  // [rows, rope_dim / 2]
+  const float* sin;  // [rows, rope_dim / 2]
+  std::int64_t rows;
+  std::int64_t heads;
+  std::int64_t head_dim;
+  std::int64_t rope_dim;  // dimensions from here on are left alone
+  bool adjacent_pairs;    // pair (2i, 2i+1) if true, else (i, i + rope_dim/2)
+};
+
+struct AppendParams {
+  const float* keys;    // [rows, kv_heads, head_dim]
+  const float* values;  // [rows, kv_heads, head_dim]
+  KvLayerView kv;
+  std::int64_t rows;
+  std::int64_t first_position;
+  std::int64_t kv_heads;
+  std::int64_t head_dim;
+};
+
+// Row r is the query at position first_position + r. It sees itself and what came before, as the
+// cache holds it; with a window W > 0 exactly the last W of those. Nothing else of kv is read.
+struct AttentionParams {
+  const float* q;  // [rows, q_heads, head_dim]
+  float* out;      // [rows, q_heads, head_dim]
+  KvLayerView kv;
+  std::int64_t rows;
+  std::int64_t first_position;
+  std::int64_t q_heads;
+  std::int64_t kv_heads;
+  std::int64_t head_dim;
+  std::int64_t window;  // 0: none
+  float scale;
+  float softcap;  // scores become softcap * tanh(score / softcap); 0: none
+};
+
+struct ActivateParams {
+  enum class Kind { silu, gelu_tanh };
+  Kind kind;
+  const float* gate;  // [rows, dim]
+  const float* up;    // [rows, dim]: out = act(gate) * up; or null: out = act(gate)
+  float* out;         // [rows, dim], may be gate
+  std::int64_t rows;
+  std::int64_t dim;
+};
+
+struct Ops {
+  std::string_view name;
+  void (*matmul)(const MatmulParams&, ThreadPool&);
+  void (*norm)(const NormParams&, ThreadPool&);
+  void (*rope)(const RopeParams&, ThreadPool&);
+  void (*append)(const AppendParams&, ThreadPool&);
+  void (*attention)(const AttentionParams&, ThreadPool&);
+  void (*activate)(const ActivateParams&, ThreadPool&);
+  void (*add)(const float* x, float* into, std::int64_t count, ThreadPool&);  // into[i] += x[i]
+};
+
+const Ops& ref_ops();
+const Ops& cpu_ops(Isa isa);
+
+// "ref", "portable", "avx2" ..., or "auto" for the fastest this machine runs.
+Result<const Ops*> find_ops(std::string_view name);
+
+}  // namespace quire
