@@ -2,17 +2,17 @@
 // reserved whole at creation.
 //
 //   keys of layer l:   head 0: [pos 0 | pos 1 | ... | pos max_length-1]
-//                      head 1: [pos 0 | ...                           ]      each pos: head_dim x f16
+//                      head 1: [pos 0 | ...                           ]      each pos: head_dim values
 //
 // Head-major, because decoding reads one head's positions in order: they are contiguous.
 // kv_stride = max_length * head_dim values lie between two heads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "core/half.h"
 #include "kv/geometry.h"
 #include "kv/view.h"
 #include "quire/result.h"
@@ -22,7 +22,8 @@ namespace quire {
 class FlatCache {
  public:
   // Everything is allocated and zero-filled here; nothing is allocated later.
-  static Result<FlatCache> create(const KvGeometry& geometry, std::int64_t max_length);
+  static Result<FlatCache> create(const KvGeometry& geometry, std::int64_t max_length, KvType key_type = KvType::f16,
+                                  KvType value_type = KvType::f16);
 
   FlatCache(FlatCache&&) = default;
   FlatCache& operator=(FlatCache&&) = default;
@@ -33,12 +34,14 @@ class FlatCache {
   std::int64_t max_length() const { return max_length_; }
   std::int64_t current_length() const { return current_length_; }
   std::int64_t kv_stride() const { return max_length_ * geometry_.head_dim; }
-  std::uint64_t bytes() const { return storage_.size() * sizeof(f16_t); }  // reserved, as allocated
+  std::uint64_t bytes() const { return storage_.size(); }  // reserved, as allocated
+  std::uint64_t bytes_per_token() const { return storage_.size() / static_cast<std::uint64_t>(max_length_); }
 
   // Writes `count` tokens of one layer at positions current_length and on, without advancing:
   // all layers append, then the sequence advances once.
-  //   keys, values: [count, kv_heads, head_dim]
-  Result<void> append(int layer, std::span<const f16_t> keys, std::span<const f16_t> values, std::int64_t count);
+  //   keys, values: [count, kv_heads, head_dim], in the cache's types
+  Result<void> append(int layer, std::span<const std::byte> keys, std::span<const std::byte> values,
+                      std::int64_t count);
 
   bool would_overflow(std::int64_t additional) const { return additional > max_length_ - current_length_; }
   Result<void> advance(std::int64_t count);
@@ -50,12 +53,12 @@ class FlatCache {
   KvView view() const { return {layers_, max_length_}; }
 
  private:
-  FlatCache(const KvGeometry& geometry, std::int64_t max_length);
+  FlatCache(const KvGeometry& geometry, std::int64_t max_length, KvType key_type, KvType value_type);
 
   KvGeometry geometry_;
   std::int64_t max_length_;
   std::int64_t current_length_ = 0;
-  std::vector<f16_t> storage_;       // [layers, 2, kv_heads, max_length, head_dim]
+  std::vector<std::byte> storage_;   // per layer: keys, then values, each [kv_heads, max_length, head_dim]
   std::vector<KvLayerView> layers_;  // [layers], into storage_
 };
 

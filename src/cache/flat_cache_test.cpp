@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <span>
+
+#include "core/half.h"
 
 namespace quire {
 namespace {
@@ -15,6 +18,14 @@ std::vector<f16_t> tokens(const KvGeometry& g, std::int64_t count, int seed) {
   return v;
 }
 
+std::span<const std::byte> bytes_of(const std::vector<f16_t>& v) { return std::as_bytes(std::span(v)); }
+
+// All values of one layer's keys or values.
+std::span<const f16_t> f16_of(const FlatCache& cache, const KvStream& stream) {
+  const auto count = static_cast<std::size_t>(cache.geometry().kv_heads * cache.kv_stride());
+  return {reinterpret_cast<const f16_t*>(stream.data), count};
+}
+
 TEST(FlatCache, StartsEmptyAndZeroFilled) {
   const FlatCache cache = make({2, 3, 4}, 5);
   EXPECT_EQ(cache.current_length(), 0);
@@ -22,10 +33,8 @@ TEST(FlatCache, StartsEmptyAndZeroFilled) {
   EXPECT_EQ(cache.kv_stride(), 5 * 4);
   EXPECT_EQ(cache.bytes(), 2u * 2 * 3 * 5 * 4 * 2);
   for (const KvLayerView& layer : cache.view().layers) {
-    for (int i = 0; i < 3 * 5 * 4; ++i) {
-      EXPECT_EQ(layer.keys[i], 0);
-      EXPECT_EQ(layer.values[i], 0);
-    }
+    for (const f16_t k : f16_of(cache, layer.keys)) EXPECT_EQ(k, 0);
+    for (const f16_t v : f16_of(cache, layer.values)) EXPECT_EQ(v, 0);
   }
 }
 
@@ -34,20 +43,20 @@ TEST(FlatCache, AppendIsHeadMajor) {
   FlatCache cache = make(g, 6);
   ASSERT_TRUE(cache.advance(2).ok());
   const auto k = tokens(g, 3, 1), v = tokens(g, 3, 2);
-  ASSERT_TRUE(cache.append(1, k, v, 3).ok());
+  ASSERT_TRUE(cache.append(1, bytes_of(k), bytes_of(v), 3).ok());
   EXPECT_EQ(cache.current_length(), 2) << "append does not advance";
   const KvLayerView layer = cache.view().layers[1];
   for (int t = 0; t < 3; ++t) {
     for (int h = 0; h < 3; ++h) {
       for (int d = 0; d < 4; ++d) {
-        const std::int64_t at = h * cache.kv_stride() + (2 + t) * 4 + d;
+        const auto at = static_cast<std::size_t>(h * cache.kv_stride() + (2 + t) * 4 + d);
         const auto from = static_cast<std::size_t>((t * 3 + h) * 4 + d);
-        EXPECT_EQ(layer.keys[at], k[from]);
-        EXPECT_EQ(layer.values[at], v[from]);
+        EXPECT_EQ(f16_of(cache, layer.keys)[at], k[from]);
+        EXPECT_EQ(f16_of(cache, layer.values)[at], v[from]);
       }
     }
   }
-  for (int i = 0; i < 3 * 6 * 4; ++i) EXPECT_EQ(cache.view().layers[0].keys[i], 0) << "another layer was written";
+  for (const f16_t x : f16_of(cache, cache.view().layers[0].keys)) EXPECT_EQ(x, 0) << "another layer was written";
 }
 
 TEST(FlatCache, OverflowIsAnErrorAndChangesNothing) {
@@ -58,10 +67,10 @@ TEST(FlatCache, OverflowIsAnErrorAndChangesNothing) {
   EXPECT_TRUE(cache.would_overflow(2));
   EXPECT_TRUE(cache.would_overflow(std::numeric_limits<std::int64_t>::max()));
   const auto two = tokens(g, 2, 1);
-  const auto append = cache.append(0, two, two, 2);
+  const auto append = cache.append(0, bytes_of(two), bytes_of(two), 2);
   ASSERT_FALSE(append.ok());
   EXPECT_EQ(append.error().code, Errc::context_full);
-  EXPECT_EQ(cache.view().layers[0].keys[3 * 2], 0);
+  EXPECT_EQ(f16_of(cache, cache.view().layers[0].keys)[3 * 2], 0);
   const auto advance = cache.advance(2);
   ASSERT_FALSE(advance.ok());
   EXPECT_NE(advance.error().message.find("--ctx-size"), std::string::npos);
@@ -84,13 +93,23 @@ TEST(FlatCache, RollbackKeepsTheBytesBeforeIt) {
   const KvGeometry g{1, 2, 2};
   FlatCache cache = make(g, 8);
   const auto first = tokens(g, 4, 1), second = tokens(g, 1, 7);
-  ASSERT_TRUE(cache.append(0, first, first, 4).ok());
+  ASSERT_TRUE(cache.append(0, bytes_of(first), bytes_of(first), 4).ok());
   ASSERT_TRUE(cache.advance(4).ok());
   ASSERT_TRUE(cache.rollback(3).ok());
-  ASSERT_TRUE(cache.append(0, second, second, 1).ok());
+  ASSERT_TRUE(cache.append(0, bytes_of(second), bytes_of(second), 1).ok());
   const KvLayerView layer = cache.view().layers[0];
-  EXPECT_EQ(layer.keys[2 * 2], first[2 * 4]);
-  EXPECT_EQ(layer.keys[3 * 2], second[0]);
+  EXPECT_EQ(f16_of(cache, layer.keys)[2 * 2], first[2 * 4]);
+  EXPECT_EQ(f16_of(cache, layer.keys)[3 * 2], second[0]);
+}
+
+TEST(FlatCache, KeysAndValuesMayDiffer) {
+  auto cache = FlatCache::create({2, 3, 4}, 5, KvType::f32, KvType::f16);
+  ASSERT_TRUE(cache.ok());
+  EXPECT_EQ(cache->bytes(), 2u * 3 * 5 * 4 * (4 + 2));
+  EXPECT_EQ(cache->bytes_per_token(), 2u * 3 * 4 * (4 + 2));
+  const KvLayerView layer = cache->view().layers[1];
+  EXPECT_EQ(layer.values.data - layer.keys.data, 3 * 5 * 4 * 4);
+  EXPECT_EQ(layer.keys.at(2, 3) - layer.keys.data, ((2 * 5 + 3) * 4) * 4);
 }
 
 TEST(FlatCache, BadShapesAreRefused) {

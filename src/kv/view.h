@@ -2,19 +2,31 @@
 // the memory alive and says how many tokens of it are valid; the rest may hold anything.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "core/half.h"
-
 namespace quire {
 
-// One layer. Value d of head h at position p is at [h * head_stride + p * token_stride + d].
+enum class KvType { f16, f32 };
+
+constexpr std::int64_t bytes_per_value(KvType type) { return type == KvType::f16 ? 2 : 4; }
+
+// Value d of head h at position p is value number h * head_stride + p * token_stride + d.
+struct KvStream {
+  std::byte* data;
+  KvType type;
+  std::int64_t head_stride;   // in values
+  std::int64_t token_stride;  // in values
+
+  std::byte* at(std::int64_t head, std::int64_t position) const {
+    return data + (head * head_stride + position * token_stride) * bytes_per_value(type);
+  }
+};
+
 struct KvLayerView {
-  f16_t* keys;
-  f16_t* values;
-  std::int64_t head_stride;
-  std::int64_t token_stride;
+  KvStream keys;
+  KvStream values;
 };
 
 struct KvView {

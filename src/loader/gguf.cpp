@@ -22,17 +22,22 @@ std::size_t scalar_bytes(GgufType type) {
   switch (type) {
     case GgufType::u8:
     case GgufType::i8:
-    case GgufType::boolean: return 1;
+    case GgufType::boolean:
+      return 1;
     case GgufType::u16:
-    case GgufType::i16: return 2;
+    case GgufType::i16:
+      return 2;
     case GgufType::u32:
     case GgufType::i32:
-    case GgufType::f32: return 4;
+    case GgufType::f32:
+      return 4;
     case GgufType::u64:
     case GgufType::i64:
-    case GgufType::f64: return 8;
+    case GgufType::f64:
+      return 8;
     case GgufType::string:
-    case GgufType::array: return 0;
+    case GgufType::array:
+      return 0;
   }
   return 0;
 }
@@ -47,19 +52,27 @@ T load(const std::byte* at) {
 // Any integer type as a signed 64-bit number; nothing for other types and for u64 beyond its range.
 std::optional<std::int64_t> load_integer(GgufType type, const std::byte* at) {
   switch (type) {
-    case GgufType::u8: return load<std::uint8_t>(at);
-    case GgufType::i8: return load<std::int8_t>(at);
-    case GgufType::u16: return load<std::uint16_t>(at);
-    case GgufType::i16: return load<std::int16_t>(at);
-    case GgufType::u32: return load<std::uint32_t>(at);
-    case GgufType::i32: return load<std::int32_t>(at);
-    case GgufType::i64: return load<std::int64_t>(at);
+    case GgufType::u8:
+      return load<std::uint8_t>(at);
+    case GgufType::i8:
+      return load<std::int8_t>(at);
+    case GgufType::u16:
+      return load<std::uint16_t>(at);
+    case GgufType::i16:
+      return load<std::int16_t>(at);
+    case GgufType::u32:
+      return load<std::uint32_t>(at);
+    case GgufType::i32:
+      return load<std::int32_t>(at);
+    case GgufType::i64:
+      return load<std::int64_t>(at);
     case GgufType::u64: {
       const auto value = load<std::uint64_t>(at);
       if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
       return static_cast<std::int64_t>(value);
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

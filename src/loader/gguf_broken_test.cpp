@@ -89,8 +89,8 @@ std::vector<Broken> broken_files() {
   add("array_past_the_end", with_array(GgufType::u8, 1u << 20), "the file ends inside key 'bad'");
   add("array_size_overflow", with_array(GgufType::u64, kHuge / 4), "the file ends inside key 'bad'");
   add("huge_string_array", with_array(GgufType::string, kHuge / 8), "strings cannot fit in the");
-  add("huge_string",
-      with_key(GgufType::string, [](GgufBuilder& b) { b.number(kHuge); }), "the file ends inside key 'bad'");
+  add("huge_string", with_key(GgufType::string, [](GgufBuilder& b) { b.number(kHuge); }),
+      "the file ends inside key 'bad'");
   add("rank_0", with_tensor(f32({})), "tensor 'bad' has 0 dimensions; expected 1 to 4");
   add("rank_5", with_tensor(f32({1, 1, 1, 1, 1})), "tensor 'bad' has 5 dimensions; expected 1 to 4");
   add("dimension_0", with_tensor(f32({8, 0})), "tensor 'bad' has a dimension of 0");

@@ -7,34 +7,60 @@ namespace {
 
 constexpr std::int64_t kTileVectors = kTileTokens / 8;
 
-// keys_t: [head_dim, 32], values: [32, padded_dim]; tokens beyond `count` are never read, their keys are 0.
-QUIRE_INLINE void load_tile(const AttentionSegment& s, std::int64_t begin, std::int64_t count, float* keys_t,
-                            float* values) {
-  for (std::int64_t d = 0; d < s.head_dim; d += 8) {
-    const std::int64_t width = s.head_dim - d < 8 ? s.head_dim - d : 8;
+// Values [d, d + width) of one token, zero beyond; width is at most 8.
+template <KvType kType>
+QUIRE_INLINE F8 load_values(const std::byte* row, std::int64_t d, std::int64_t width) {
+  if constexpr (kType == KvType::f32) {
+    const float* at = reinterpret_cast<const float*>(row) + d;
+    return width == 8 ? load8(at) : load_part(at, width);
+  } else {
+    const std::uint16_t* at = reinterpret_cast<const std::uint16_t*>(row) + d;
+    if (width == 8) return load8_f16(at);
+    F8 v = broadcast(0);
+    for (std::int64_t j = 0; j < width; ++j) v[j] = load_f16(at + j);
+    return v;
+  }
+}
+
+// Tokens beyond `count` are never read; their keys are 0.
+template <KvType kType>
+QUIRE_INLINE void load_keys(const KvStream& keys, std::int64_t begin, std::int64_t count, std::int64_t head_dim,
+                            float* keys_t) {  // [head_dim, 32]
+  for (std::int64_t d = 0; d < head_dim; d += 8) {
+    const std::int64_t width = head_dim - d < 8 ? head_dim - d : 8;
     for (std::int64_t t = 0; t < kTileTokens; t += 8) {
       F8 block[8];
       for (std::int64_t i = 0; i < 8; ++i) {
-        const std::uint16_t* key = s.keys + (begin + t + i) * s.token_stride + d;
-        if (t + i >= count) {
-          block[i] = broadcast(0);
-        } else if (width == 8) {
-          block[i] = load8_f16(key);
-        } else {
-          block[i] = broadcast(0);
-          for (std::int64_t j = 0; j < width; ++j) block[i][j] = load_f16(key + j);
-        }
+        block[i] = t + i < count ? load_values<kType>(keys.at(0, begin + t + i), d, width) : broadcast(0);
       }
       transpose8(block);
       for (std::int64_t j = 0; j < width; ++j) store8(keys_t + (d + j) * kTileTokens + t, block[j]);
     }
   }
+}
+
+template <KvType kType>
+QUIRE_INLINE void load_value_rows(const KvStream& values, std::int64_t begin, std::int64_t count, std::int64_t head_dim,
+                                  std::int64_t padded_dim, float* rows) {  // [32, padded_dim]
   for (std::int64_t t = 0; t < count; ++t) {
-    const std::uint16_t* value = s.values + (begin + t) * s.token_stride;
-    float* row = values + t * s.padded_dim;
-    std::int64_t d = 0;
-    for (; d + 8 <= s.head_dim; d += 8) store8(row + d, load8_f16(value + d));
-    for (; d < s.padded_dim; ++d) row[d] = d < s.head_dim ? load_f16(value + d) : 0.f;
+    for (std::int64_t d = 0; d < padded_dim; d += 8) {
+      const std::int64_t width = head_dim - d < 8 ? head_dim - d : 8;
+      store8(rows + t * padded_dim + d, load_values<kType>(values.at(0, begin + t), d, width));
+    }
+  }
+}
+
+QUIRE_INLINE void load_tile(const AttentionSegment& s, std::int64_t begin, std::int64_t count, float* keys_t,
+                            float* values) {
+  if (s.keys.type == KvType::f32) {
+    load_keys<KvType::f32>(s.keys, begin, count, s.head_dim, keys_t);
+  } else {
+    load_keys<KvType::f16>(s.keys, begin, count, s.head_dim, keys_t);
+  }
+  if (s.values.type == KvType::f32) {
+    load_value_rows<KvType::f32>(s.values, begin, count, s.head_dim, s.padded_dim, values);
+  } else {
+    load_value_rows<KvType::f16>(s.values, begin, count, s.head_dim, s.padded_dim, values);
   }
 }
 

@@ -15,28 +15,30 @@ struct Shape {
 
 // A cache of `capacity` positions of which `length` hold data; the rest, and the gaps between, are NaN.
 struct Cache {
-  Cache(const Shape& s, std::int64_t length, std::int64_t capacity) : stride(s.head_dim + 8) {
-    const f16_t nan = 0x7E00;
-    const auto size = static_cast<std::size_t>(s.kv_heads * capacity * stride);
-    keys.assign(size, nan);
-    values.assign(size, nan);
-    const auto k = random_floats(s.kv_heads * length * s.head_dim, 1);
-    const auto v = random_floats(s.kv_heads * length * s.head_dim, 2);
-    std::size_t from = 0;
+  Cache(const Shape& s, std::int64_t length, std::int64_t capacity, KvType type = KvType::f16)
+      : stride(s.head_dim + 8) {
+    fill(keys, view.keys, s, length, capacity, type, 1);
+    fill(values, view.values, s, length, capacity, type, 2);
+  }
+  void fill(std::vector<std::byte>& bytes, KvStream& stream, const Shape& s, std::int64_t length, std::int64_t capacity,
+            KvType type, unsigned seed) {
+    bytes.resize(static_cast<std::size_t>(s.kv_heads * capacity * stride * bytes_per_value(type)), std::byte{0xFF});
+    stream = {bytes.data(), type, capacity * stride, stride};
+    const auto data = random_floats(s.kv_heads * length * s.head_dim, seed);
+    const float* from = data.data();
     for (std::int64_t h = 0; h < s.kv_heads; ++h) {
       for (std::int64_t t = 0; t < length; ++t) {
-        for (std::int64_t d = 0; d < s.head_dim; ++d, ++from) {
-          const auto at = static_cast<std::size_t>((h * capacity + t) * stride + d);
-          keys[at] = f32_to_f16(k[from]);
-          values[at] = f32_to_f16(v[from]);
-        }
+        for (std::int64_t d = 0; d < s.head_dim; ++d) set(stream, h, t, d, *from++);
       }
     }
-    view = {keys.data(), values.data(), capacity * stride, stride};
+  }
+  static void set(const KvStream& stream, std::int64_t h, std::int64_t t, std::int64_t d, float x) {
+    if (stream.type == KvType::f32) reinterpret_cast<float*>(stream.at(h, t))[d] = x;
+    if (stream.type == KvType::f16) reinterpret_cast<f16_t*>(stream.at(h, t))[d] = f32_to_f16(x);
   }
   std::int64_t stride;
-  std::vector<f16_t> keys, values;
-  KvLayerView view;
+  std::vector<std::byte> keys, values;  // 0xFF bytes are NaN in both types
+  KvLayerView view{};
 };
 
 std::vector<float> attend(const Ops& ops, const Shape& s, const Cache& cache, const std::vector<float>& q,
@@ -57,7 +59,8 @@ TEST(Attention, AgreesWithTheReferenceAtTheEdges) {
     for (const std::int64_t length : {1, 2, 31, 32, 33, 64, 511, 512, 513, 1100}) {
       for (const std::int64_t rows : {std::int64_t{1}, std::min<std::int64_t>(length, 40)}) {
         for (const std::int64_t window : {0, 1, 8, 33, 600}) {
-          const Cache cache(s, length, length + 40);
+          const KvType type = window == 8 ? KvType::f32 : KvType::f16;
+          const Cache cache(s, length, length + 40, type);
           const auto q = random_floats(rows * s.q_heads * s.head_dim, 3);
           const auto truth = attend(ref_ops(), s, cache, q, length - rows, rows, pool, window);
           for (const Ops* ops : fast_ops()) {
@@ -93,9 +96,9 @@ TEST(Attention, WindowIsExact) {
       Cache cache(s, 100, 100);
       const auto q = random_floats(2 * 16, 3);
       const auto before = attend(*ops, s, cache, q, position, 1, pool, window);
-      cache.values[static_cast<std::size_t>((first - 1) * cache.stride)] = 0x7E00;
+      Cache::set(cache.view.values, 0, first - 1, 0, NAN);
       EXPECT_EQ(before, attend(*ops, s, cache, q, position, 1, pool, window)) << ops->name << window;
-      cache.values[static_cast<std::size_t>(first * cache.stride)] = f32_to_f16(100.f);
+      Cache::set(cache.view.values, 0, first, 0, 100.f);
       EXPECT_NE(before, attend(*ops, s, cache, q, position, 1, pool, window)) << ops->name << window;
     }
   }

@@ -91,6 +91,6 @@ void dot_strip(DType type, const UnpackedRows& weights, std::int64_t strip, cons
 }  // namespace
 
 const IsaKernels kAvx2Kernels{quantize_row,   unpack_row, dot_strip, unpack_row_f32, dot_strip_f32, rms_norm_row,
-                              layer_norm_row, silu_row,   gelu_row,  to_f16,         attend};
+                              layer_norm_row, silu_row,   gelu_row,  store_kv,       attend};
 
 }  // namespace quire

@@ -192,11 +192,12 @@ class AttentionRun {
       position[i] = p_.first_position + row;
     }
     const std::int64_t begin = (first_segment(b) + segment) * kSegmentTokens;
-    kIsa.attend({q, position, queries, p_.kv.keys + b.kv_head * p_.kv.head_stride,
-                 p_.kv.values + b.kv_head * p_.kv.head_stride, p_.kv.token_stride, begin,
-                 std::min(begin + kSegmentTokens, end(b)), p_.head_dim, padded_, p_.window, p_.softcap,
-                 scratch.tile.get<float>(attention_tile_floats(padded_)), part, part + queries * padded_,
-                 part + queries * (padded_ + 1)});
+    KvStream keys = p_.kv.keys, values = p_.kv.values;
+    keys.data = keys.at(b.kv_head, 0);
+    values.data = values.at(b.kv_head, 0);
+    kIsa.attend({q, position, queries, keys, values, begin, std::min(begin + kSegmentTokens, end(b)), p_.head_dim,
+                 padded_, p_.window, p_.softcap, scratch.tile.get<float>(attention_tile_floats(padded_)), part,
+                 part + queries * padded_, part + queries * (padded_ + 1)});
   }
 
   void merge(const QueryBlock& b, float* total, const float* part) const {
@@ -312,9 +313,9 @@ void append(const AppendParams& p, ThreadPool& pool) {
   for_rows(p.rows, p.kv_heads * p.head_dim, pool, [&](std::int64_t r) {
     for (std::int64_t h = 0; h < p.kv_heads; ++h) {
       const std::int64_t from = (r * p.kv_heads + h) * p.head_dim;
-      const std::int64_t to = h * p.kv.head_stride + (p.first_position + r) * p.kv.token_stride;
-      kIsa.to_f16(p.keys + from, p.head_dim, p.kv.keys + to);
-      kIsa.to_f16(p.values + from, p.head_dim, p.kv.values + to);
+      const std::int64_t position = p.first_position + r;
+      kIsa.store_kv(p.keys + from, p.head_dim, p.kv.keys.type, p.kv.keys.at(h, position));
+      kIsa.store_kv(p.values + from, p.head_dim, p.kv.values.type, p.kv.values.at(h, position));
     }
   });
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "kv/view.h"
 
 namespace quire {
 
@@ -40,9 +41,8 @@ struct AttentionSegment {
   const float* q;                // [queries, padded_dim], scaled, zero beyond head_dim
   const std::int64_t* position;  // [queries]
   std::int64_t queries;
-  const std::uint16_t* keys;  // f16, token t at keys + t * token_stride
-  const std::uint16_t* values;
-  std::int64_t token_stride;
+  KvStream keys;    // of this head: head 0 of the stream
+  KvStream values;  // likewise
   std::int64_t begin;
   std::int64_t end;
   std::int64_t head_dim;
@@ -73,7 +73,7 @@ struct IsaKernels {
                          float* out);
   void (*silu_row)(const float* gate, const float* up, std::int64_t dim, float* out);
   void (*gelu_row)(const float* gate, const float* up, std::int64_t dim, float* out);
-  void (*to_f16)(const float* x, std::int64_t count, std::uint16_t* out);
+  void (*store_kv)(const float* x, std::int64_t count, KvType type, std::byte* out);
   void (*attend)(const AttentionSegment& segment);
 };
 

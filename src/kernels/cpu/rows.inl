@@ -53,10 +53,15 @@ void gelu_row(const float* gate, const float* up, std::int64_t dim, float* out) 
   activate_row<gelu8>(gate, up, dim, out);
 }
 
-void to_f16(const float* x, std::int64_t count, std::uint16_t* out) {
+void store_kv(const float* x, std::int64_t count, KvType type, std::byte* out) {
+  if (type == KvType::f32) {
+    std::memcpy(out, x, static_cast<std::size_t>(count) * sizeof(float));
+    return;
+  }
+  auto* half = reinterpret_cast<std::uint16_t*>(out);
   std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) store8_f16(out + i, load8(x + i));
-  for (; i < count; ++i) out[i] = to_f16_one(x[i]);
+  for (; i + 8 <= count; i += 8) store8_f16(half + i, load8(x + i));
+  for (; i < count; ++i) half[i] = to_f16_one(x[i]);
 }
 
 void unpack_row_f32(DType type, const std::byte* source, std::int64_t cols, float* out) {

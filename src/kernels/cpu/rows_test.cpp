@@ -72,19 +72,20 @@ TEST(Append, WritesTheSameBitsAsTheReferenceAndNothingElse) {
   ThreadPool pool(2);
   const std::int64_t rows = 3, heads = 2, dim = 20, capacity = 7, first = 2;
   auto k = random_floats(rows * heads * dim, 1), v = random_floats(rows * heads * dim, 2, 1e-6f);
-  k[0] = 1e9f;  // becomes infinity
-  const auto size = static_cast<std::size_t>(heads * capacity * dim);
-  std::vector<f16_t> truth_k(size, 7), truth_v(size, 7);
-  ref_ops().append({k.data(), v.data(), {truth_k.data(), truth_v.data(), capacity * dim, dim}, rows, first, heads, dim},
-                   pool);
-  EXPECT_EQ(truth_k[0], 7);
-  EXPECT_EQ(truth_k[static_cast<std::size_t>(first * dim)], 0x7C00);
-  for (const Ops* ops : fast_ops()) {
-    std::vector<f16_t> fast_k(size, 7), fast_v(size, 7);
-    ops->append({k.data(), v.data(), {fast_k.data(), fast_v.data(), capacity * dim, dim}, rows, first, heads, dim},
-                pool);
-    EXPECT_EQ(truth_k, fast_k) << ops->name;
-    EXPECT_EQ(truth_v, fast_v) << ops->name;
+  k[0] = 1e9f;  // infinity in f16
+  for (const KvType type : {KvType::f16, KvType::f32}) {
+    const auto run = [&](const Ops& ops) {
+      std::vector<std::byte> bytes(static_cast<std::size_t>(2 * heads * capacity * dim * bytes_per_value(type)),
+                                   std::byte{7});
+      const KvStream keys{bytes.data(), type, capacity * dim, dim};
+      const KvStream values{bytes.data() + bytes.size() / 2, type, capacity * dim, dim};
+      ops.append({k.data(), v.data(), {keys, values}, rows, first, heads, dim}, pool);
+      return bytes;
+    };
+    const auto truth = run(ref_ops());
+    EXPECT_EQ(truth[0], std::byte{7});
+    EXPECT_NE(truth[static_cast<std::size_t>(first * dim * bytes_per_value(type)) + 1], std::byte{7});
+    for (const Ops* ops : fast_ops()) EXPECT_EQ(truth, run(*ops)) << ops->name;
   }
 }
 

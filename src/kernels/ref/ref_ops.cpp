@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/half.h"
 #include "kernels/ops.h"
 #include "kernels/ref/dequantize.h"
 
@@ -62,14 +63,28 @@ void rope(const RopeParams& p, ThreadPool&) {
   }
 }
 
+float load(const KvStream& stream, std::int64_t head, std::int64_t position, std::int64_t d) {
+  const std::byte* row = stream.at(head, position);
+  if (stream.type == KvType::f32) return reinterpret_cast<const float*>(row)[d];
+  return f16_to_f32(reinterpret_cast<const f16_t*>(row)[d]);
+}
+
+void store(const KvStream& stream, std::int64_t head, std::int64_t position, std::int64_t d, float x) {
+  std::byte* row = stream.at(head, position);
+  if (stream.type == KvType::f32) {
+    reinterpret_cast<float*>(row)[d] = x;
+  } else {
+    reinterpret_cast<f16_t*>(row)[d] = f32_to_f16(x);
+  }
+}
+
 void append(const AppendParams& p, ThreadPool&) {
   for (std::int64_t r = 0; r < p.rows; ++r) {
     for (std::int64_t h = 0; h < p.kv_heads; ++h) {
       const std::int64_t from = (r * p.kv_heads + h) * p.head_dim;
-      const std::int64_t to = h * p.kv.head_stride + (p.first_position + r) * p.kv.token_stride;
       for (std::int64_t d = 0; d < p.head_dim; ++d) {
-        p.kv.keys[to + d] = f32_to_f16(p.keys[from + d]);
-        p.kv.values[to + d] = f32_to_f16(p.values[from + d]);
+        store(p.kv.keys, h, p.first_position + r, d, p.keys[from + d]);
+        store(p.kv.values, h, p.first_position + r, d, p.values[from + d]);
       }
     }
   }
@@ -83,14 +98,12 @@ void attention(const AttentionParams& p, ThreadPool&) {
     for (std::int64_t h = 0; h < p.q_heads; ++h) {
       const float* q = p.q + (r * p.q_heads + h) * p.head_dim;
       const std::int64_t kv_head = h / (p.q_heads / p.kv_heads);
-      const f16_t* keys = p.kv.keys + kv_head * p.kv.head_stride;
-      const f16_t* values = p.kv.values + kv_head * p.kv.head_stride;
 
       weights.clear();
       float max = -std::numeric_limits<float>::infinity();
       for (std::int64_t t = first; t <= position; ++t) {
         float score = 0;
-        for (std::int64_t d = 0; d < p.head_dim; ++d) score += q[d] * f16_to_f32(keys[t * p.kv.token_stride + d]);
+        for (std::int64_t d = 0; d < p.head_dim; ++d) score += q[d] * load(p.kv.keys, kv_head, t, d);
         score *= p.scale;
         if (p.softcap > 0) score = p.softcap * std::tanh(score / p.softcap);
         weights.push_back(score);
@@ -103,7 +116,7 @@ void attention(const AttentionParams& p, ThreadPool&) {
       std::fill_n(out, p.head_dim, 0.f);
       for (std::int64_t t = first; t <= position; ++t) {
         const float w = weights[static_cast<std::size_t>(t - first)] / sum;
-        for (std::int64_t d = 0; d < p.head_dim; ++d) out[d] += w * f16_to_f32(values[t * p.kv.token_stride + d]);
+        for (std::int64_t d = 0; d < p.head_dim; ++d) out[d] += w * load(p.kv.values, kv_head, t, d);
       }
     }
   }

@@ -1,0 +1,169 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/check.h"
+#include "kernels/ref/dequantize.h"
+
+namespace quire {
+namespace {
+
+void grow(std::vector<float>& v, std::int64_t size) {
+  if (std::ssize(v) < size) v.resize(static_cast<std::size_t>(size));
+}
+
+}  // namespace
+
+Decoder::Decoder(const ModelConfig& config, const Weights& weights, const Ops& ops, ThreadPool& pool)
+    : config_(config), weights_(weights), ops_(ops), pool_(pool) {
+  for (const RopeConfig& rope : config.ropes) {
+    RopeTable& table = ropes_.emplace_back();
+    for (int i = 0; i < config.rope_dim / 2; ++i) {
+      double frequency = std::pow(rope.base, -2.0 * i / config.rope_dim) / rope.linear_factor;
+      if (rope.use_factors && !weights.rope_factors.empty()) {
+        frequency /= static_cast<double>(weights.rope_factors[static_cast<std::size_t>(i)]);
+      }
+      table.frequencies.push_back(frequency);
+    }
+  }
+}
+
+std::span<const float> Decoder::forward(const Batch& batch) {
+  const std::int64_t rows = std::ssize(batch.tokens);
+  QUIRE_ASSERT(rows > 0 && batch.first_position + rows <= batch.kv.capacity, "a batch beyond its cache");
+  QUIRE_ASSERT(std::ssize(batch.kv.layers) == config_.layers, "a cache of another model");
+  embed(batch);
+  fill_rope_tables(batch);
+  for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
+    attend(config_.layer[i], weights_.layers[i], batch.kv.layers[i], batch);
+    mlp(weights_.layers[i], rows);
+  }
+  project_to_vocabulary(batch);
+  return {logits_.data(), batch.logits.size() * static_cast<std::size_t>(config_.vocabulary)};
+}
+
+void Decoder::embed(const Batch& batch) {
+  const std::int64_t rows = std::ssize(batch.tokens), width = config_.width;
+  grow(stream_, rows * width);
+  grow(branch_, rows * width);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const TokenId token = batch.tokens[static_cast<std::size_t>(r)];
+    QUIRE_ASSERT(token >= 0 && token < config_.vocabulary, "a token outside the vocabulary");
+    float* row = stream_.data() + r * width;
+    dequantize(weights_.embedding.type, weights_.embedding.row(token), row, width);
+    for (std::int64_t i = 0; i < width; ++i) row[i] *= config_.embedding_scale;
+    if (config_.positions == PositionKind::learned) {
+      float* position = branch_.data() + r * width;
+      dequantize(weights_.positions.type, weights_.positions.row(batch.first_position + r), position, width);
+      for (std::int64_t i = 0; i < width; ++i) row[i] += position[i];
+    }
+  }
+}
+
+// Angles in double: at position 100,000 a float angle is off by more than a hundredth of a radian.
+void Decoder::fill_rope_tables(const Batch& batch) {
+  const std::int64_t rows = std::ssize(batch.tokens), half = config_.rope_dim / 2;
+  for (RopeTable& table : ropes_) {
+    grow(table.cos, rows * half);
+    grow(table.sin, rows * half);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle =
+            static_cast<double>(batch.first_position + r) * table.frequencies[static_cast<std::size_t>(i)];
+        table.cos[static_cast<std::size_t>(r * half + i)] = static_cast<float>(std::cos(angle));
+        table.sin[static_cast<std::size_t>(r * half + i)] = static_cast<float>(std::sin(angle));
+      }
+    }
+  }
+}
+
+void Decoder::attend(const LayerConfig& layer, const LayerWeights& w, const KvLayerView& kv, const Batch& batch) {
+  const std::int64_t rows = std::ssize(batch.tokens), dim = config_.head_dim;
+  const std::int64_t q_width = config_.q_heads * dim, kv_width = config_.kv_heads * dim;
+  grow(q_, rows * q_width);
+  grow(k_, rows * kv_width);
+  grow(v_, rows * kv_width);
+  grow(context_, rows * q_width);
+
+  norm(w.attention_norm, stream_.data(), branch_.data(), rows, config_.width);
+  const std::array<MatmulTarget, 3> qkv{{{&w.q.weight, w.q.bias_or_null(), q_.data()},
+                                         {&w.k.weight, w.k.bias_or_null(), k_.data()},
+                                         {&w.v.weight, w.v.bias_or_null(), v_.data()}}};
+  ops_.matmul({branch_.data(), rows, config_.width, qkv}, pool_);
+  if (config_.qk_norm) {
+    norm(w.q_norm, q_.data(), q_.data(), rows * config_.q_heads, dim);
+    norm(w.k_norm, k_.data(), k_.data(), rows * config_.kv_heads, dim);
+  }
+  if (config_.positions == PositionKind::rope_adjacent || config_.positions == PositionKind::rope_split) {
+    const RopeTable& table = ropes_[static_cast<std::size_t>(layer.rope)];
+    rotate(table, q_, rows, config_.q_heads);
+    rotate(table, k_, rows, config_.kv_heads);
+  }
+  // Keys and values go into the cache first: attention reads what the cache holds, rounded as it
+  // rounds, never what is still in these buffers.
+  ops_.append({k_.data(), v_.data(), kv, rows, batch.first_position, config_.kv_heads, dim}, pool_);
+  ops_.attention({q_.data(), context_.data(), kv, rows, batch.first_position, config_.q_heads, config_.kv_heads, dim,
+                  layer.window, config_.attention_scale, config_.attention_softcap},
+                 pool_);
+  const MatmulTarget output{&w.output.weight, w.output.bias_or_null(), branch_.data()};
+  ops_.matmul({context_.data(), rows, q_width, {&output, 1}}, pool_);
+  add_to_stream(w.attention_post_norm, rows);
+}
+
+void Decoder::mlp(const LayerWeights& w, std::int64_t rows) {
+  grow(up_, rows * config_.ff_width);
+  norm(w.mlp_norm, stream_.data(), branch_.data(), rows, config_.width);
+  if (config_.gated_mlp) {
+    grow(gate_, rows * config_.ff_width);
+    const std::array<MatmulTarget, 2> targets{
+        {{&w.gate.weight, w.gate.bias_or_null(), gate_.data()}, {&w.up.weight, w.up.bias_or_null(), up_.data()}}};
+    ops_.matmul({branch_.data(), rows, config_.width, targets}, pool_);
+    ops_.activate({config_.activation, gate_.data(), up_.data(), up_.data(), rows, config_.ff_width}, pool_);
+  } else {
+    const MatmulTarget target{&w.up.weight, w.up.bias_or_null(), up_.data()};
+    ops_.matmul({branch_.data(), rows, config_.width, {&target, 1}}, pool_);
+    ops_.activate({config_.activation, up_.data(), nullptr, up_.data(), rows, config_.ff_width}, pool_);
+  }
+  const MatmulTarget down{&w.down.weight, w.down.bias_or_null(), branch_.data()};
+  ops_.matmul({up_.data(), rows, config_.ff_width, {&down, 1}}, pool_);
+  add_to_stream(w.mlp_post_norm, rows);
+}
+
+// Only the rows somebody samples from: the vocabulary is the largest matrix of a small model.
+void Decoder::project_to_vocabulary(const Batch& batch) {
+  const std::int64_t wanted = std::ssize(batch.logits), width = config_.width, vocabulary = config_.vocabulary;
+  if (wanted == 0) return;
+  grow(logits_, wanted * vocabulary);
+  for (std::int64_t i = 0; i < wanted; ++i) {
+    const std::int64_t row = batch.logits[static_cast<std::size_t>(i)];
+    QUIRE_ASSERT(row >= 0 && row < std::ssize(batch.tokens), "logits of a row that is not in the batch");
+    norm(weights_.output_norm, stream_.data() + row * width, branch_.data() + i * width, 1, width);
+  }
+  const MatmulTarget target{&weights_.output.weight, weights_.output.bias_or_null(), logits_.data()};
+  ops_.matmul({branch_.data(), wanted, width, {&target, 1}}, pool_);
+  if (config_.logit_softcap > 0) {
+    for (float& x : std::span(logits_).first(static_cast<std::size_t>(wanted * vocabulary))) {
+      x = config_.logit_softcap * std::tanh(x / config_.logit_softcap);
+    }
+  }
+}
+
+void Decoder::norm(const Norm& norm, const float* x, float* out, std::int64_t rows, std::int64_t dim) {
+  const float* bias = norm.bias.empty() ? nullptr : norm.bias.data();
+  ops_.norm({config_.norm, x, out, norm.weight.data(), bias, config_.epsilon, rows, dim}, pool_);
+}
+
+void Decoder::rotate(const RopeTable& table, std::vector<float>& x, std::int64_t rows, std::int64_t heads) {
+  ops_.rope({x.data(), table.cos.data(), table.sin.data(), rows, heads, config_.head_dim, config_.rope_dim,
+             config_.positions == PositionKind::rope_adjacent},
+            pool_);
+}
+
+void Decoder::add_to_stream(const Norm& post_norm, std::int64_t rows) {
+  if (config_.post_norms) norm(post_norm, branch_.data(), branch_.data(), rows, config_.width);
+  ops_.add(branch_.data(), stream_.data(), rows * config_.width, pool_);
+}
+
+}  // namespace quire

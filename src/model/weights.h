@@ -1,0 +1,53 @@
+// A model's tensors, found and checked. Matrices stay where the file has them; the small float
+// vectors (norms, biases) are copied out as float32.
+#pragma once
+
+#include <vector>
+
+#include "kernels/ops.h"
+#include "loader/gguf.h"
+#include "model/config.h"
+#include "quire/result.h"
+
+namespace quire {
+
+using FloatVector = std::vector<float>;  // empty where the model has none
+
+struct Norm {
+  FloatVector weight;
+  FloatVector bias;
+};
+
+struct Linear {
+  WeightMatrix weight;
+  FloatVector bias;
+
+  const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
+};
+
+struct LayerWeights {
+  Norm attention_norm;
+  Linear q, k, v, output;
+  Norm q_norm, k_norm;
+  Norm attention_post_norm;
+  Norm mlp_norm;
+  Linear gate, up, down;
+  Norm mlp_post_norm;
+};
+
+struct Weights {
+  WeightMatrix embedding;  // [vocabulary, width]
+  WeightMatrix positions;  // [context, width], learned positions only
+  std::vector<LayerWeights> layers;
+  Norm output_norm;
+  Linear output;  // [vocabulary, width]; the embedding again where they are tied
+  FloatVector rope_factors;
+  std::uint64_t bytes = 0;       // of all tensors, as stored
+  std::uint64_t parameters = 0;  // values in all tensors
+};
+
+// Also completes config.vocabulary, which only the embedding's shape says for sure.
+// The file's bytes must outlive the result.
+Result<Weights> read_weights(const Gguf& file, ModelConfig& config);
+
+}  // namespace quire
