@@ -6,6 +6,9 @@
 
 add_library(quire_options INTERFACE)
 target_compile_options(quire_options INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(quire_options INTERFACE -Wno-restrict)  # GCC bug 105651: false alarms on std::string
+endif()
 target_compile_definitions(quire_options INTERFACE _FILE_OFFSET_BITS=64)
 if(QUIRE_SANITIZE)
   target_compile_options(quire_options INTERFACE -fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -1,7 +1,7 @@
 #include "cache/flat_cache.h"
 
 #include <algorithm>
-#include <new>
+#include <utility>
 
 #include "core/check.h"
 #include "core/fail.h"
@@ -15,30 +15,33 @@ Result<FlatCache> FlatCache::create(const KvGeometry& geometry, std::int64_t max
                 "[flat cache] {} layers, {} KV heads of {} and {} positions; each must be at least 1", geometry.layers,
                 geometry.kv_heads, geometry.head_dim, max_length);
   }
-  // Half of bytes() at the mean width: keys and values may differ.
-  const auto width = static_cast<std::uint64_t>(bytes_per_value(key_type) + bytes_per_value(value_type));
-  const auto bytes = geometry.bytes(static_cast<std::uint64_t>(max_length), width);
-  if (!bytes || *bytes / 2 > static_cast<std::uint64_t>(PTRDIFF_MAX)) {
+  const auto key_bytes = geometry.bytes(static_cast<std::uint64_t>(max_length),
+                                        static_cast<std::uint64_t>(bytes_per_value(key_type)));
+  const auto value_bytes = geometry.bytes(static_cast<std::uint64_t>(max_length),
+                                          static_cast<std::uint64_t>(bytes_per_value(value_type)));
+  constexpr auto kLimit = static_cast<std::uint64_t>(PTRDIFF_MAX);
+  if (!key_bytes || !value_bytes || *key_bytes > kLimit || *value_bytes > kLimit) {
     return fail(Errc::invalid_argument, "[flat cache] {} positions are more than memory can address; lower --ctx-size",
                 max_length);
   }
-  try {
-    return FlatCache(geometry, max_length, key_type, value_type);
-  } catch (const std::bad_alloc&) {
+  const std::uint64_t bytes = *key_bytes / 2 + *value_bytes / 2;  // each was counted for keys and values
+  Storage storage(static_cast<std::byte*>(std::calloc(bytes, 1)));
+  if (storage == nullptr) {
     return fail(Errc::invalid_argument, "[flat cache] cannot allocate {} MiB for {} positions; lower --ctx-size",
-                *bytes / 2 >> 20, max_length);
+                bytes >> 20, max_length);
   }
+  return FlatCache(geometry, max_length, key_type, value_type, std::move(storage), bytes);
 }
 
-FlatCache::FlatCache(const KvGeometry& geometry, std::int64_t max_length, KvType key_type, KvType value_type)
-    : geometry_(geometry), max_length_(max_length) {
+FlatCache::FlatCache(const KvGeometry& geometry, std::int64_t max_length, KvType key_type, KvType value_type,
+                     Storage storage, std::uint64_t bytes)
+    : geometry_(geometry), max_length_(max_length), storage_(std::move(storage)), bytes_(bytes) {
   const std::int64_t values = geometry.kv_heads * kv_stride();
   const std::int64_t key_bytes = values * bytes_per_value(key_type), value_bytes = values * bytes_per_value(value_type);
-  storage_.resize(static_cast<std::size_t>(geometry.layers * (key_bytes + value_bytes)));
-  std::byte* at = storage_.data();
+  std::byte* at = storage_.get();
   for (int layer = 0; layer < geometry.layers; ++layer, at += key_bytes + value_bytes) {
-    layers_.push_back(
-        {{at, key_type, kv_stride(), geometry.head_dim}, {at + key_bytes, value_type, kv_stride(), geometry.head_dim}});
+    layers_.push_back({{at, key_type, kv_stride(), geometry.head_dim},
+                       {at + key_bytes, value_type, kv_stride(), geometry.head_dim}});
   }
 }
 

@@ -10,6 +10,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -34,8 +36,8 @@ class FlatCache {
   std::int64_t max_length() const { return max_length_; }
   std::int64_t current_length() const { return current_length_; }
   std::int64_t kv_stride() const { return max_length_ * geometry_.head_dim; }
-  std::uint64_t bytes() const { return storage_.size(); }  // reserved, as allocated
-  std::uint64_t bytes_per_token() const { return storage_.size() / static_cast<std::uint64_t>(max_length_); }
+  std::uint64_t bytes() const { return bytes_; }  // reserved, as allocated
+  std::uint64_t bytes_per_token() const { return bytes_ / static_cast<std::uint64_t>(max_length_); }
 
   // Writes `count` tokens of one layer at positions current_length and on, without advancing:
   // all layers append, then the sequence advances once.
@@ -53,12 +55,21 @@ class FlatCache {
   KvView view() const { return {layers_, max_length_}; }
 
  private:
-  FlatCache(const KvGeometry& geometry, std::int64_t max_length, KvType key_type, KvType value_type);
+  struct Free {
+    void operator()(std::byte* p) const { std::free(p); }
+  };
+  using Storage = std::unique_ptr<std::byte, Free>;
+
+  FlatCache(const KvGeometry& geometry, std::int64_t max_length, KvType key_type, KvType value_type, Storage storage,
+            std::uint64_t bytes);
 
   KvGeometry geometry_;
   std::int64_t max_length_;
   std::int64_t current_length_ = 0;
-  std::vector<std::byte> storage_;   // per layer: keys, then values, each [kv_heads, max_length, head_dim]
+  // Per layer: keys, then values, each [kv_heads, max_length, head_dim]. From calloc: the system
+  // hands out zero pages as they are touched, so a long context costs nothing until it is used.
+  Storage storage_;
+  std::uint64_t bytes_;
   std::vector<KvLayerView> layers_;  // [layers], into storage_
 };
 

@@ -1,0 +1,106 @@
+// One sequence on a model: generates from a prompt, and keeps what it computed, so that a later
+// prompt with the same beginning computes only what is new.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "quire/model.h"
+#include "quire/result.h"
+#include "quire/token.h"
+
+namespace quire {
+
+struct SessionOptions {
+  std::int64_t context = 4096;  // positions the cache holds
+  int threads = 0;              // 0: as many as this process may use
+  std::string kernels = "auto";
+  std::string type_k = "f16";
+  std::string type_v = "f16";
+  std::int64_t prefill_chunk = 512;  // tokens per forward pass over a prompt
+};
+
+struct SamplingOptions {
+  float temperature = 0.8f;  // 0: always the likeliest token
+  int top_k = 40;            // 0: all
+  float top_p = 0.95f;       // 1: all
+  float min_p = 0.05f;       // 0: all
+  float repeat_penalty = 1;  // above 1: tokens among the last repeat_last are less likely
+  int repeat_last = 64;
+  std::uint64_t seed = 0;
+};
+
+struct GenerateOptions {
+  std::int64_t max_tokens = -1;  // -1: until the model ends or the context is full
+  bool use_cache = true;         // false: recompute the whole sequence for every token
+  SamplingOptions sampling;
+  const std::atomic<bool>* cancel = nullptr;                     // stop soon after it turns true
+  std::function<void(TokenId, std::string_view text)> on_token;  // valid UTF-8; empty while a character is incomplete
+  std::function<void(std::int64_t done, std::int64_t total)> on_prefill;
+};
+
+enum class StopReason { end_of_generation, max_tokens, context_full, cancelled };
+
+struct Timings {                   // milliseconds
+  std::int64_t prompt_tokens = 0;  // computed
+  std::int64_t cached_tokens = 0;  // taken from the cache
+  std::int64_t generated_tokens = 0;
+  double prompt_ms = 0;
+  double generated_ms = 0;
+  double first_token_ms = 0;
+  double between_tokens_p50_ms = 0;
+  double between_tokens_p99_ms = 0;
+};
+
+struct CacheReport {
+  std::string policy = "full";
+  std::string type_k, type_v;
+  std::int64_t page_tokens = 0;
+  std::int64_t tokens = 0;
+  std::uint64_t bytes = 0;  // held by the allocator now
+  std::uint64_t bytes_per_token = 0;
+  std::int64_t pages_open = 0, pages_sealed = 0, pages_shared = 0, pages_free = 0;
+};
+
+struct Generation {
+  std::vector<TokenId> tokens;  // without the one that ended it
+  std::string text;
+  StopReason stop = StopReason::end_of_generation;
+  Timings timings;
+  std::int64_t computed_tokens = 0;  // token positions that went through the model
+};
+
+class Session {
+ public:
+  static Result<Session> create(std::shared_ptr<const Model> model, const SessionOptions& options);
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+  Result<Generation> generate(std::span<const TokenId> prompt, const GenerateOptions& options);
+
+  // Logits after each of tokens[from ...], computed from an empty cache: visit(i, logits) sees what
+  // follows tokens[i].
+  using LogitVisitor = std::function<void(std::int64_t index, std::span<const float> logits)>;
+  Result<void> evaluate(std::span<const TokenId> tokens, std::int64_t from, const LogitVisitor& visit);
+
+  void reset();  // forget everything computed
+  CacheReport cache() const;
+  std::int64_t context() const;
+  int threads() const;
+  std::string_view kernels() const;
+
+ private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace quire

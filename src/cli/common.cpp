@@ -1,0 +1,109 @@
+#include "cli/common.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+namespace quire::cli {
+
+namespace fs = std::filesystem;
+
+int report_error(const Error& error) {
+  fmt::print(stderr, "quire: {}\n", error.message);
+  return error.code == Errc::invalid_argument ? kWrongCommandLine : kFailure;
+}
+
+void ModelOptions::add_to(CLI::App& app) {
+  app.add_option("-m,--model", path, "Model file (GGUF); else $QUIRE_MODEL, else what lies in models/");
+  app.add_option("-c,--ctx-size", context, "Tokens the cache holds; 0 chooses by need")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("-t,--threads", threads, "Threads; 0 for all this process may use")->capture_default_str();
+  app.add_option("--cache-type-k", type_k, "-ctk: type of cached keys: f16, f32")->capture_default_str();
+  app.add_option("--cache-type-v", type_v, "-ctv: type of cached values: f16, f32")->capture_default_str();
+  app.add_option("--cache-policy", policy, "Which tokens the cache keeps: full")->capture_default_str();
+  app.add_option("--kernels", kernels, "auto, ref (slow truth), portable or avx2")->capture_default_str();
+}
+
+Result<std::shared_ptr<const Model>> ModelOptions::load() const {
+  if (policy != "full") {
+    return Error{Errc::invalid_argument, fmt::format("cache policy '{}' is not supported; expected full", policy)};
+  }
+  auto found = find_model(path);
+  if (!found.ok()) return found.error();
+  return Model::load(*found);
+}
+
+Result<Session> ModelOptions::open(std::shared_ptr<const Model> model, std::int64_t at_least) const {
+  // The flat cache reserves its whole length, so the default stays moderate.
+  constexpr std::int64_t kDefaultContext = 4096;
+  SessionOptions options;
+  options.context = context > 0 ? context : std::min(std::max(at_least, kDefaultContext), model->info().context);
+  options.threads = threads;
+  options.kernels = kernels;
+  options.type_k = type_k;
+  options.type_v = type_v;
+  return Session::create(std::move(model), options);
+}
+
+Result<std::string> find_model(const std::string& given) {
+  if (!given.empty()) return given;
+  if (const char* environment = std::getenv("QUIRE_MODEL"); environment != nullptr && *environment != '\0') {
+    return std::string(environment);
+  }
+  std::error_code error;
+  std::vector<fs::path> folders{fs::current_path(error) / "models"};
+  // The program lies in build/ or build/PRESET/ of a checkout.
+  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  folders.push_back(program / "../models");
+  folders.push_back(program / "../../models");
+  for (const fs::path& folder : folders) {
+    std::vector<fs::path> models;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      if (it->path().extension() == ".gguf") models.push_back(it->path());
+    }
+    if (models.empty()) continue;
+    // The default model if it is there, else the first by name.
+    const auto preferred = std::ranges::find_if(
+        models, [](const fs::path& p) { return p.filename().string().rfind("SmolLM2-135M-Instruct", 0) == 0; });
+    const auto chosen = preferred != models.end() ? preferred : std::ranges::min_element(models);
+    return fs::weakly_canonical(*chosen, error).string();
+  }
+  return Error{Errc::not_found,
+               "no model: give one with -m FILE.gguf or QUIRE_MODEL, or fetch the default one with `make models`"};
+}
+
+Result<std::string> read_text(const std::string& path) {
+  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Error{Errc::not_found, fmt::format("{}: cannot open the text file", path)};
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (file.bad()) return Error{Errc::io, fmt::format("{}: cannot read the text file", path)};
+  return text;
+}
+
+std::atomic<bool>& interrupted() {
+  static std::atomic<bool> flag{false};
+  return flag;
+}
+
+void catch_interrupts() {
+  (void)interrupted();  // constructed before any signal can arrive
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    if (interrupted().exchange(true)) _exit(kInterrupted);
+  };
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+bool is_terminal(int fd) { return isatty(fd) == 1; }
+
+}  // namespace quire::cli

@@ -1,0 +1,55 @@
+// What the subcommands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "quire/session.h"
+
+namespace quire::cli {
+
+inline constexpr int kSuccess = 0;
+inline constexpr int kFailure = 1;
+inline constexpr int kWrongCommandLine = 2;
+inline constexpr int kInterrupted = 130;  // as shells report a program ended by Ctrl-C
+
+int report_error(const Error& error);  // prints it, returns the exit status that fits it
+
+// Options of every command that runs a model.
+struct ModelOptions {
+  std::string path;
+  std::int64_t context = 0;  // 0: chosen by the command
+  int threads = 0;
+  std::string kernels = "auto";
+  std::string type_k = "f16";
+  std::string type_v = "f16";
+  std::string policy = "full";
+
+  void add_to(CLI::App& app);
+  Result<std::shared_ptr<const Model>> load() const;
+  // at_least: tokens the command knows it needs.
+  Result<Session> open(std::shared_ptr<const Model> model, std::int64_t at_least) const;
+};
+
+// -m, else QUIRE_MODEL, else the models/ folder of the checkout or of the current folder.
+Result<std::string> find_model(const std::string& given);
+
+Result<std::string> read_text(const std::string& path);  // "-" is standard input
+
+// Turns true at Ctrl-C. A second Ctrl-C before clear() ends the program.
+std::atomic<bool>& interrupted();
+void catch_interrupts();
+
+bool is_terminal(int fd);
+
+// Each adds its subcommand; the callback sets exit_status.
+void add_run(CLI::App& app, int& exit_status);
+void add_perplexity(CLI::App& app, int& exit_status);
+void add_inspect(CLI::App& app, int& exit_status);
+
+}  // namespace quire::cli

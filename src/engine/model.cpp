@@ -1,0 +1,96 @@
+#include "quire/model.h"
+
+#include <algorithm>
+
+#include "core/fail.h"
+#include "engine/model_parts.h"
+
+namespace quire {
+namespace {
+
+ModelInfo make_info(const std::string& path, const ModelConfig& c, const Weights& w) {
+  ModelInfo info;
+  info.path = path;
+  info.name = c.name;
+  info.architecture = c.architecture;
+  info.layers = c.layers;
+  info.width = c.width;
+  info.q_heads = c.q_heads;
+  info.kv_heads = c.kv_heads;
+  info.head_dim = c.head_dim;
+  info.vocabulary = c.vocabulary;
+  info.context = c.context;
+  for (const LayerConfig& layer : c.layer) info.window = std::max(info.window, layer.window);
+  info.parameters = w.parameters;
+  info.weights_bytes = w.bytes;
+  return info;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
+  QUIRE_TRY(MappedFile file, MappedFile::open(path));
+  QUIRE_TRY(Gguf gguf, Gguf::parse(file.bytes(), path));
+  QUIRE_TRY(ModelConfig config, read_config(gguf));
+  QUIRE_TRY(Weights weights, read_weights(gguf, config));
+  QUIRE_TRY(Vocab vocab, read_vocab(gguf));
+  if (std::ssize(vocab.tokens) > config.vocabulary) {
+    return fail(Errc::bad_file, "{}: {} tokens in the vocabulary, but the embedding has {} rows", path,
+                vocab.tokens.size(), config.vocabulary);
+  }
+  auto tokenizer = Tokenizer::create(std::move(vocab));
+  if (!tokenizer.ok()) return fail(tokenizer.error().code, "{}: {}", path, tokenizer.error().message);
+
+  std::optional<ChatTemplate> chat_template;
+  if (gguf.has("tokenizer.chat_template")) {
+    QUIRE_TRY(const auto source, gguf.string("tokenizer.chat_template"));
+    auto parsed = ChatTemplate::parse(std::string(source));
+    if (!parsed.ok()) return fail(parsed.error().code, "{}: chat template: {}", path, parsed.error().message);
+    chat_template = std::move(*parsed);
+  }
+  ModelInfo info = make_info(path, config, weights);
+  auto parts = std::make_unique<Parts>(Parts{std::move(file), std::move(gguf), std::move(config), std::move(weights),
+                                             std::move(*tokenizer), std::move(chat_template), std::move(info)});
+  return std::shared_ptr<const Model>(new Model(std::move(parts)));
+}
+
+Model::Model(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+Model::~Model() = default;
+
+const ModelInfo& Model::info() const { return parts_->info; }
+
+std::vector<TokenId> Model::tokenize(std::string_view text) const {
+  return parts_->tokenizer.encode(text, true, Tokenizer::Special::parse);
+}
+
+std::string Model::text(std::span<const TokenId> tokens) const { return parts_->tokenizer.decode(tokens); }
+
+bool Model::ends_generation(TokenId token) const { return parts_->tokenizer.is_end_of_generation(token); }
+
+bool Model::adds_bos() const { return parts_->tokenizer.adds_bos(); }
+
+bool Model::has_chat_template() const { return parts_->chat_template.has_value(); }
+
+Result<std::vector<TokenId>> Model::chat_prompt(std::span<const Message> messages) const {
+  const Tokenizer& tokenizer = parts_->tokenizer;
+  if (!parts_->chat_template) {
+    return fail(Errc::unsupported, "{}: the file has no chat template; complete text with -p instead", info().path);
+  }
+  const auto spelled = [&](std::optional<TokenId> token) {
+    return token ? std::string(tokenizer.piece(*token)) : std::string();
+  };
+  Json context{{"messages", Json::array()},
+               {"add_generation_prompt", true},
+               {"bos_token", spelled(tokenizer.bos())},
+               {"eos_token", spelled(tokenizer.eos())}};
+  for (const Message& m : messages) context["messages"].push_back({{"role", m.role}, {"content", m.content}});
+  QUIRE_TRY(const std::string text, parts_->chat_template->render(context));
+  // Most templates write the BOS token themselves; it is not wanted twice.
+  auto tokens = tokenizer.encode(text, false, Tokenizer::Special::parse);
+  if (tokenizer.adds_bos() && tokenizer.bos() && (tokens.empty() || tokens.front() != *tokenizer.bos())) {
+    tokens.insert(tokens.begin(), *tokenizer.bos());
+  }
+  return tokens;
+}
+
+}  // namespace quire

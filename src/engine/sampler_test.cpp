@@ -1,0 +1,122 @@
+#include "engine/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace quire {
+namespace {
+
+// Everything off but the temperature.
+SamplingOptions plain(float temperature) {
+  SamplingOptions o;
+  o.temperature = temperature;
+  o.top_k = 0;
+  o.top_p = 1;
+  o.min_p = 0;
+  o.seed = 7;
+  return o;
+}
+
+std::map<TokenId, double> frequencies(const SamplingOptions& options, std::span<const float> logits,
+                                      int draws = 20000) {
+  Sampler sampler(options);
+  std::map<TokenId, double> counts;
+  for (int i = 0; i < draws; ++i) counts[sampler.sample(logits, {})] += 1.0 / draws;
+  return counts;
+}
+
+const std::vector<float> kLogits{std::log(0.1f), std::log(0.4f), std::log(0.3f), std::log(0.2f)};
+
+TEST(Sampler, GreedyTakesTheFirstOfEquals) {
+  const std::vector<float> logits{0, 5, 5, 1};
+  EXPECT_EQ(Sampler(plain(0)).sample(logits, {}), 1);
+}
+
+TEST(Sampler, DrawsByProbability) {
+  const auto f = frequencies(plain(1), kLogits);
+  EXPECT_NEAR(f.at(0), 0.1, 0.015);
+  EXPECT_NEAR(f.at(1), 0.4, 0.015);
+  EXPECT_NEAR(f.at(2), 0.3, 0.015);
+  EXPECT_NEAR(f.at(3), 0.2, 0.015);
+}
+
+TEST(Sampler, TemperatureSharpens) {
+  // Squared and normalised: 0.01, 0.16, 0.09, 0.04 of 0.30.
+  const auto f = frequencies(plain(0.5), kLogits);
+  EXPECT_NEAR(f.at(1), 0.16 / 0.30, 0.015);
+  EXPECT_NEAR(f.at(0), 0.01 / 0.30, 0.01);
+}
+
+TEST(Sampler, TopKTopPAndMinPCut) {
+  auto k = plain(1);
+  k.top_k = 2;
+  const auto by_k = frequencies(k, kLogits);
+  EXPECT_EQ(by_k.size(), 2u);
+  EXPECT_NEAR(by_k.at(1), 0.4 / 0.7, 0.015);
+
+  auto p = plain(1);
+  p.top_p = 0.75f;  // 0.4 + 0.3 is not enough, the next one is kept
+  EXPECT_EQ(frequencies(p, kLogits).size(), 3u);
+  p.top_p = 0.65f;
+  EXPECT_EQ(frequencies(p, kLogits).size(), 2u);
+
+  auto m = plain(1);
+  m.min_p = 0.6f;  // of 0.4: keeps 0.4 and 0.3
+  EXPECT_EQ(frequencies(m, kLogits).size(), 2u);
+}
+
+TEST(Sampler, SameSeedSameTokens) {
+  Sampler a(plain(1)), b(plain(1));
+  auto other = plain(1);
+  other.seed = 8;
+  Sampler c(other);
+  bool differs = false;
+  for (int i = 0; i < 100; ++i) {
+    const TokenId token = a.sample(kLogits, {});
+    ASSERT_EQ(token, b.sample(kLogits, {}));
+    differs = differs || token != c.sample(kLogits, {});
+  }
+  EXPECT_TRUE(differs);
+}
+
+TEST(Sampler, RepetitionPenaltyCountsEachTokenOnce) {
+  auto o = plain(0);
+  o.repeat_penalty = 2;
+  const std::vector<float> logits{3.f, 2.f, -1.f};
+  const std::vector<TokenId> history{0, 0, 0};
+  EXPECT_EQ(Sampler(o).sample(logits, history), 1);  // 3 / 2 < 2
+  o.repeat_penalty = 1.4f;
+  EXPECT_EQ(Sampler(o).sample(logits, history), 0);  // 3 / 1.4 > 2, not 3 / 1.4^3
+  o.repeat_penalty = 2;
+  o.repeat_last = 0;
+  EXPECT_EQ(Sampler(o).sample(logits, history), 0);
+  const std::vector<float> negative{-1.f, -1.5f};
+  o.repeat_last = 3;
+  EXPECT_EQ(Sampler(o).sample(negative, history), 1);  // -1 * 2
+}
+
+TEST(Sampler, NanIsNeverChosen) {
+  const std::vector<float> logits{std::numeric_limits<float>::quiet_NaN(), 1.f, 0.f};
+  EXPECT_EQ(Sampler(plain(0)).sample(logits, {}), 1);
+  EXPECT_EQ(frequencies(plain(1), logits, 100).count(0), 0u);
+}
+
+TEST(Sampler, Validation) {
+  EXPECT_TRUE(Sampler::validate({}).ok());
+  auto o = plain(-1);
+  EXPECT_EQ(Sampler::validate(o).error().message, "temperature is -1; expected 0 or more");
+  o = plain(NAN);
+  EXPECT_FALSE(Sampler::validate(o).ok());
+  o = plain(1);
+  o.top_p = 0;
+  EXPECT_FALSE(Sampler::validate(o).ok());
+  o = plain(1);
+  o.repeat_penalty = 0;
+  EXPECT_FALSE(Sampler::validate(o).ok());
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,112 @@
+#include "lab/perplexity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/fail.h"
+
+namespace quire {
+namespace {
+
+// log of the sum of exp(x), in double: 262,144 float terms would lose digits.
+double log_sum_exp(std::span<const float> x) {
+  const double max = *std::ranges::max_element(x);
+  double sum = 0;
+  for (const float v : x) sum += std::exp(v - max);
+  return max + std::log(sum);
+}
+
+double divergence(std::span<const float> base, std::span<const float> other) {
+  const double base_norm = log_sum_exp(base), other_norm = log_sum_exp(other);
+  double sum = 0;
+  for (std::size_t i = 0; i < base.size(); ++i) {
+    const double log_p = base[i] - base_norm;
+    sum += std::exp(log_p) * (log_p - (other[i] - other_norm));
+  }
+  return std::max(sum, 0.0);  // rounding may leave it just below
+}
+
+class Scores {
+ public:
+  void add(double negative_log_likelihood) { losses_.push_back(negative_log_likelihood); }
+  void add_divergence(double nats, bool same_top) {
+    divergences_.push_back(nats);
+    same_top_ += same_top;
+  }
+
+  PerplexityReport report(std::int64_t chunks, std::int64_t ctx) const {
+    PerplexityReport r;
+    r.chunks = chunks;
+    r.ctx = ctx;
+    r.scored_tokens = std::ssize(losses_);
+    const auto n = static_cast<double>(losses_.size());
+    const double mean = std::accumulate(losses_.begin(), losses_.end(), 0.0) / n;
+    double squares = 0;
+    for (const double loss : losses_) squares += (loss - mean) * (loss - mean);
+    r.perplexity = std::exp(mean);
+    r.standard_error = n > 1 ? std::sqrt(squares / n / (n - 1)) * r.perplexity : 0;
+    if (!divergences_.empty()) {
+      std::vector<double> sorted = divergences_;
+      std::ranges::sort(sorted);
+      const auto count = static_cast<double>(sorted.size());
+      const auto at = [&](double fraction) { return sorted[static_cast<std::size_t>(fraction * (count - 1) + 0.5)]; };
+      r.divergence = Divergence{std::accumulate(sorted.begin(), sorted.end(), 0.0) / count, at(0.5), at(0.99),
+                                100.0 * static_cast<double>(same_top_) / count};
+    }
+    return r;
+  }
+
+ private:
+  std::vector<double> losses_, divergences_;
+  std::int64_t same_top_ = 0;
+};
+
+}  // namespace
+
+Result<PerplexityReport> perplexity(const Model& model, Session& session, std::span<const TokenId> tokens,
+                                    const PerplexityOptions& options) {
+  if (options.ctx < 4 || options.ctx > session.context()) {
+    return fail(Errc::invalid_argument, "chunks of {} tokens; expected 4 to the context of {}", options.ctx,
+                session.context());
+  }
+  const std::int64_t available = std::ssize(tokens) / options.ctx;
+  if (available == 0) {
+    return fail(Errc::invalid_argument, "the text has {} tokens; one chunk needs {}", tokens.size(), options.ctx);
+  }
+  const std::int64_t chunks = options.chunks > 0 ? std::min(options.chunks, available) : available;
+  const std::int64_t first = options.ctx / 2;
+  const auto vocabulary = static_cast<std::size_t>(model.info().vocabulary);
+  const std::vector<TokenId> bos = model.adds_bos() ? model.tokenize("") : std::vector<TokenId>{};
+
+  Scores scores;
+  std::vector<float> base_logits;
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    if (options.cancel != nullptr && options.cancel->load()) return Error{Errc::cancelled, "stopped"};
+    const auto begin = static_cast<std::size_t>(c * options.ctx), count = static_cast<std::size_t>(options.ctx);
+    std::vector<TokenId> chunk(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
+                               tokens.begin() + static_cast<std::ptrdiff_t>(begin + count));
+    if (!bos.empty()) chunk.front() = bos.front();
+    if (options.base != nullptr) {
+      base_logits.clear();
+      QUIRE_CHECK_OK(options.base->evaluate(chunk, first, [&](std::int64_t, std::span<const float> logits) {
+        base_logits.insert(base_logits.end(), logits.begin(), logits.end());
+      }));
+    }
+    QUIRE_CHECK_OK(session.evaluate(chunk, first, [&](std::int64_t i, std::span<const float> logits) {
+      if (i + 1 >= options.ctx) return;  // nothing follows the last token
+      const auto next = static_cast<std::size_t>(chunk[static_cast<std::size_t>(i) + 1]);
+      scores.add(log_sum_exp(logits) - static_cast<double>(logits[next]));
+      if (options.base != nullptr) {
+        const std::span<const float> base(base_logits.data() + static_cast<std::size_t>(i - first) * vocabulary,
+                                          vocabulary);
+        const auto top = [](std::span<const float> x) { return std::ranges::max_element(x) - x.begin(); };
+        scores.add_divergence(divergence(base, logits), top(base) == top(logits));
+      }
+    }));
+    if (options.on_chunk) options.on_chunk(scores.report(c + 1, options.ctx));
+  }
+  return scores.report(chunks, options.ctx);
+}
+
+}  // namespace quire

@@ -1,0 +1,45 @@
+// How well a model predicts a text, and how much a cache format changes its predictions.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "quire/session.h"
+
+namespace quire {
+
+struct Divergence {  // from the base's predictions to the session's, per scored token, in nats
+  double mean = 0;
+  double median = 0;
+  double p99 = 0;
+  double same_top_percent = 0;  // how often the likeliest token is the same
+};
+
+struct PerplexityReport {
+  std::int64_t chunks = 0;
+  std::int64_t ctx = 0;
+  std::int64_t scored_tokens = 0;
+  double perplexity = 0;
+  double standard_error = 0;
+  std::optional<Divergence> divergence;
+};
+
+struct PerplexityOptions {
+  std::int64_t ctx = 512;
+  std::int64_t chunks = 0;  // 0: as many as the text has
+  Session* base = nullptr;  // measures the divergence from it as well
+  const std::atomic<bool>* cancel = nullptr;
+  std::function<void(const PerplexityReport& so_far)> on_chunk;
+};
+
+// llama.cpp's method, so that numbers compare: the text is cut into chunks of ctx tokens, each
+// starts from an empty cache with BOS first where the model asks for it, and the predictions of
+// the second half of each chunk are scored.
+Result<PerplexityReport> perplexity(const Model& model, Session& session, std::span<const TokenId> tokens,
+                                    const PerplexityOptions& options);
+
+}  // namespace quire
