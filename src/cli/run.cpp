@@ -5,6 +5,7 @@
 
 #include <iostream>
 #include <random>
+#include <utility>
 
 #include "cli/report.h"
 
@@ -42,9 +43,12 @@ int complete(const RunOptions& o) {
   options.sampling = seeded(o);
   options.cancel = &interrupted();
   options.on_prefill = prefill_progress(o.json);
+  // The text to complete comes back in front of the answer, once there is one.
+  std::string echo = o.chat || !o.system.empty() ? "" : *text;
   if (!o.json) {
-    if (!o.chat && o.system.empty()) std::cout << *text << std::flush;
-    options.on_token = [](TokenId, std::string_view piece) { std::cout << piece << std::flush; };
+    options.on_token = [&echo](TokenId, std::string_view piece) {
+      std::cout << std::exchange(echo, "") << piece << std::flush;
+    };
   }
   catch_interrupts();
   const auto generation = session->generate(tokens, options);
@@ -54,7 +58,7 @@ int complete(const RunOptions& o) {
                      .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
               << '\n';
   } else {
-    std::cout << '\n' << std::flush;
+    std::cout << echo << '\n' << std::flush;
     if (generation->stop == StopReason::context_full) {
       print_note(fmt::format("stopped: the context of {} tokens is full; raise -c", session->context()));
     }

@@ -22,7 +22,11 @@ class Budget {
     return true;
   }
   // Copying is work too, and paying for it bounds the memory of a whole rendering.
-  bool spend_bytes(std::size_t bytes) { return spend(bytes / kBytesPerStep); }
+  bool spend_bytes(std::size_t bytes) {
+    const std::size_t unpaid = unpaid_bytes_ + bytes % kBytesPerStep;
+    unpaid_bytes_ = unpaid % kBytesPerStep;
+    return spend(bytes / kBytesPerStep + unpaid / kBytesPerStep);
+  }
 
   void exhaust(const char* reason) {
     if (!reason_) reason_ = reason;
@@ -37,6 +41,7 @@ class Budget {
   static constexpr std::size_t kBytesPerStep = 128;
   std::size_t steps_;
   std::size_t text_bytes_;
+  std::size_t unpaid_bytes_ = 0;  // small texts add up
   const char* reason_ = nullptr;
 };
 

@@ -48,6 +48,8 @@ Result<Bound> bind(std::string_view function, const Args& args, std::initializer
 Result<std::string_view> need_text(const Value* v, std::string_view function);
 Result<std::int64_t> integer_or(const Value* v, std::int64_t fallback, std::string_view function);
 bool given(const Value* v);  // neither missing nor None
+// What reading the texts of a call costs, whatever it then does with them.
+void pay_for(const Value& subject, const Args& args, Budget& budget);
 
 // A value inside `subject`, by a path such as "function.name" or by an index.
 Result<Value> get_path(const Value& subject, const Value& path, const Value* fallback, Budget& budget);

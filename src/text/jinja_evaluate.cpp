@@ -12,7 +12,7 @@ Result<Value> Interpreter::evaluate(const Expr& e) {
   if (budget_.exhausted()) return budget_.error();
   Result<Value> value = evaluate_deep(e);
   // What exhausted the budget gave a value that means nothing.
-  if (budget_.exhausted()) return budget_.error();
+  if (value.ok() && budget_.exhausted()) return budget_.error();
   return value;
 }
 

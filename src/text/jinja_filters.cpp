@@ -314,6 +314,7 @@ Result<Value> call_filter(std::string_view name, const Value& subject, const Arg
   Filter filter = find_text_filter(name);
   if (!filter) filter = find_sequence_filter(name);
   if (!filter) return fail(Errc::unsupported, "the filter '{}' is not supported", name);
+  pay_for(subject, args, budget);
   return filter(subject, args, budget);
 }
 

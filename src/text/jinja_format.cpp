@@ -227,6 +227,7 @@ Result<Value> format_percent(std::string_view pattern, const Value& operand, Bud
     const std::size_t percent = std::min(pattern.find('%', i), pattern.size());
     out.append(pattern.substr(i, percent - i));
     if ((i = percent) == pattern.size()) break;
+    if (!budget.spend(1)) return budget.error();
     QUIRE_TRY(const Directive directive, parse_directive(pattern, ++i));
     if (directive.letter == '%') {
       out.append("%");
@@ -264,6 +265,7 @@ Result<Value> format_braces(std::string_view pattern, const Args& args, Budget& 
       if (field.find_first_of(":!.[{") != field.npos) {
         return fail(Errc::unsupported, "format() does not support '{{{}}}'", field.substr(0, 40));
       }
+      if (!budget.spend(1 + args.named.size())) return budget.error();
       QUIRE_TRY(const Value v, field_value(field, args, next));
       QUIRE_CHECK_OK(write_str(v, out));
       i = close + 1;

@@ -190,6 +190,7 @@ Result<Value> Interpreter::call_macro(const Callable& macro, const Args& args) {
     return fail(Errc::bad_file, "the macro '{}' takes {} arguments, not {}", macro.name, parameters.size(),
                 args.positional.size());
   }
+  if (!budget_.spend(parameters.size() * (1 + args.named.size()))) return budget_.error();
   std::size_t used = args.positional.size();
   Scope inner{&root_};
   const Enter enter(*this, inner);

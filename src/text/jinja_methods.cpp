@@ -20,7 +20,7 @@ Value text_list(const Strings& parts, Budget& budget) {
   return list(std::move(items), budget);
 }
 
-Result<Value> strip(const std::string& s, const Args& args, bool left, bool right) {
+Result<Value> strip(const std::string& s, const Args& args, bool left, bool right, Budget& budget) {
   QUIRE_TRY(const Bound bound, bind("strip", args, {"chars"}));
   if (!given(bound[0])) {
     std::string_view stripped = s;
@@ -29,6 +29,7 @@ Result<Value> strip(const std::string& s, const Args& args, bool left, bool righ
     return text(stripped);
   }
   QUIRE_TRY(const std::string_view chars, need_text(bound[0], "strip"));
+  budget.spend_bytes(chars.size() * 16);  // for the sort
   std::u32string set = decode(chars);
   std::sort(set.begin(), set.end());
   const std::u32string characters = decode(s);
@@ -81,6 +82,7 @@ Result<Value> split(const std::string& s, const Args& args, bool from_right, Bud
   for (; limit != 0; --limit) {
     const std::size_t at = from_right ? find_last_text(rest, separator) : find_text(rest, separator);
     if (at == rest.npos) break;
+    if (!budget.spend(1)) return budget.error();
     const std::string_view after = rest.substr(at + separator.size());
     parts.push_back(from_right ? after : rest.substr(0, at));
     rest = from_right ? rest.substr(0, at) : after;
@@ -214,9 +216,9 @@ struct NamedMethod {
 };
 
 constexpr NamedMethod kTextMethods[] = {
-    {"strip", [](const std::string& s, const Args& a, Budget&) { return strip(s, a, true, true); }},
-    {"lstrip", [](const std::string& s, const Args& a, Budget&) { return strip(s, a, true, false); }},
-    {"rstrip", [](const std::string& s, const Args& a, Budget&) { return strip(s, a, false, true); }},
+    {"strip", [](const std::string& s, const Args& a, Budget& b) { return strip(s, a, true, true, b); }},
+    {"lstrip", [](const std::string& s, const Args& a, Budget& b) { return strip(s, a, true, false, b); }},
+    {"rstrip", [](const std::string& s, const Args& a, Budget& b) { return strip(s, a, false, true, b); }},
     {"split", [](const std::string& s, const Args& a, Budget& b) { return split(s, a, false, b); }},
     {"rsplit", [](const std::string& s, const Args& a, Budget& b) { return split(s, a, true, b); }},
     {"partition", [](const std::string& s, const Args& a, Budget& b) { return partition(s, a, false, b); }},
@@ -345,7 +347,7 @@ Result<Value> call_method(const Value& self, std::string_view name, const Args& 
   const std::string* s = self.text();
   const NamedMethod* found = s ? find_text_method(name) : nullptr;
   if (!found || !found->method) return unsupported(self, name);
-  budget.spend_bytes(s->size());
+  pay_for(self, args, budget);
   return found->method(*s, args, budget);
 }
 

@@ -177,7 +177,7 @@ Result<std::partial_ordering> order_sequences(const Sequence& a, const Sequence&
 Error undefined_error(const Value& v) {
   const Undefined* u = std::get_if<Undefined>(&v.data);
   if (!u || !u->name) return fail(Errc::bad_file, "an undefined value is used");
-  return fail(Errc::bad_file, "'{}' is undefined", u->name->substr(0, 80));
+  return fail(Errc::bad_file, "'{}' is undefined", *u->name);
 }
 
 Result<Value> arithmetic(Operator op, const Value& a, const Value& b, Budget& budget) {

@@ -92,6 +92,7 @@ Result<Value> make_dict(const Args& args, Budget& budget) {
     } else {
       QUIRE_TRY(const std::vector<Value> pairs, iterate(args.positional[0], budget));
       for (const Value& pair : pairs) {
+        if (!budget.spend(1)) return budget.error();
         QUIRE_TRY(std::vector<Value> items, iterate(pair, budget));
         if (items.size() != 2 || !hashable(items[0]))
           return fail(Errc::bad_file, "dict() needs pairs of key and value");
@@ -99,7 +100,10 @@ Result<Value> make_dict(const Args& args, Budget& budget) {
       }
     }
   }
-  for (const auto& [name, value] : args.named) insert(entries, text(name), value, budget);
+  for (const auto& [name, value] : args.named) {
+    if (!budget.spend(1)) return budget.error();
+    insert(entries, text(name), value, budget);
+  }
   return dict(std::move(entries), budget);
 }
 
@@ -114,11 +118,13 @@ Result<Value> raise_exception(const Args& args, Budget& budget) {
 Result<Value> strftime_now(const Args& args, Budget&) {
   QUIRE_TRY(const Bound bound, bind("strftime_now", args, {"format"}, 1));
   QUIRE_TRY(const std::string_view format, need_text(bound[0], "strftime_now"));
+  constexpr std::size_t kLongest = 1024;
   if (format.empty()) return text("");
+  if (format.size() > kLongest) return fail(Errc::bad_file, "strftime_now()'s format is too long");
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
-  std::string out(1024, '\0');
+  std::string out(kLongest, '\0');
   const std::size_t size = std::strftime(out.data(), out.size(), std::string(format).c_str(), &local);
   if (size == 0) return fail(Errc::bad_file, "strftime_now() gives nothing, or too much");
   return text(std::string_view(out).substr(0, size));
@@ -135,6 +141,7 @@ Function find_function(std::string_view name) {
 }
 
 Result<bool> call_test(std::string_view name, const Value& v, const Args& args, Budget& budget) {
+  pay_for(v, args, budget);
   for (const NamedPredicate& p : kPredicates) {
     if (p.name != name) continue;
     QUIRE_TRY([[maybe_unused]] const Bound bound, bind(name, args, {}));
@@ -194,6 +201,16 @@ Result<std::int64_t> integer_or(const Value* v, std::int64_t fallback, std::stri
   if (!given(v)) return fallback;
   if (const auto i = v->integer()) return *i;
   return fail(Errc::bad_file, "{} needs an integer, not {}", function, type_name(*v));
+}
+
+void pay_for(const Value& subject, const Args& args, Budget& budget) {
+  const auto pay = [&](const Value& v) {
+    if (v.text()) budget.spend_bytes(v.text()->size());
+    if (v.sequence() && v.sequence()->kind == SequenceKind::tuple) budget.spend(v.sequence()->items.size());
+  };
+  pay(subject);
+  for (const Value& v : args.positional) pay(v);
+  for (const auto& [name, v] : args.named) pay(v);
 }
 
 bool given(const Value* v) { return v && !v->is<None>(); }

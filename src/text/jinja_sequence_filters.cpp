@@ -118,6 +118,7 @@ Result<Value> unique(const Value& v, const Args& args, Budget& budget) {
   QUIRE_TRY(const Items items, iterate(v, budget));
   Items seen, out;
   for (const Value& item : items) {
+    if (!budget.spend(1)) return budget.error();
     QUIRE_TRY(Value key, sort_key(item, bound[1], flag(bound[0]), budget));
     if (!hashable(key)) return fail(Errc::bad_file, "unique does not work on {}", type_name(key));
     if (std::any_of(seen.begin(), seen.end(), [&](const Value& s) { return equal(s, key, budget); })) continue;
@@ -281,6 +282,7 @@ Result<Value> get_path(const Value& subject, const Value& path, const Value* fal
   if (!path.text()) return get_item(subject, path, budget);
   Value v = subject;
   std::string_view rest = *path.text();
+  budget.spend_bytes(rest.size());
   for (;;) {
     const std::size_t dot = std::min(rest.find('.'), rest.size());
     const std::string_view part = rest.substr(0, dot);

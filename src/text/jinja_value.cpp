@@ -134,7 +134,8 @@ std::optional<double> Value::number() const {
 Value text(std::string_view s) { return {std::make_shared<const std::string>(s)}; }
 
 Value undefined(std::string_view name) {
-  return {Undefined{name.empty() ? nullptr : std::make_shared<const std::string>(name)}};
+  constexpr std::size_t kShown = 80;  // in a message
+  return {Undefined{name.empty() ? nullptr : std::make_shared<const std::string>(name.substr(0, kShown))}};
 }
 
 Value sequence(std::vector<Value> items, SequenceKind kind, Budget& budget, std::string label) {

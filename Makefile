@@ -1,0 +1,78 @@
+# Everything a user or a contributor needs. `make help` lists it.
+# Each target sets up what it needs itself: packages by apt-get, the model by pip.
+
+PRESET ?= release
+PROMPT ?=
+ARGS ?=
+FUZZ_SECONDS ?= 60
+JOBS ?= $(shell nproc)
+
+export PROMPT  # the shell expands it, so quotes and dollars in it are safe
+
+QUIRE := build/quire
+MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-test build run test test-long fuzz lint format models serve bench lab clean
+
+help: ## this list
+	@echo "make run                    build, fetch the default model, chat (or answer PROMPT=\"...\")"
+	@echo "make test                   build and run the whole test suite"
+	@echo "make build                  build $(QUIRE)"
+	@echo "make models                 fetch the default model and Gemma 3 270M (Gemma's terms apply)"
+	@echo "make lint | make format     check the code's form | put it right"
+	@echo "make test-long              the suite under sanitizers, and the long equality runs"
+	@echo "make fuzz FUZZ_SECONDS=60   every fuzz target for so many seconds"
+	@echo "make serve | bench | lab    not there yet: they say so"
+	@echo "make clean                  remove build/"
+	@echo
+	@echo "Variables: PROMPT, ARGS (for make run), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
+
+setup:
+	@scripts/setup.sh build
+
+setup-test:
+	@scripts/setup.sh build test
+
+$(MODEL):
+	@python3 scripts/fetch_models.py smollm2
+
+build/$(PRESET)/build.ninja: CMakePresets.json
+	@cmake --preset $(PRESET)
+
+build: setup build/$(PRESET)/build.ninja
+	@cmake --build --preset $(PRESET) --target quire_cli -j $(JOBS)
+	@ln -sfn $(PRESET)/quire $(QUIRE)
+
+run: build $(MODEL)
+ifeq ($(strip $(PROMPT)),)
+	@$(QUIRE) run $(ARGS)
+else
+	@$(QUIRE) run -p "$$PROMPT" --temp 0 -n 64 $(ARGS)
+endif
+
+test: setup-test build $(MODEL)
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+	@ctest --preset $(PRESET)
+
+test-long: setup-test models build
+	@scripts/test_long.sh
+
+fuzz: setup-test
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+lint: setup-test
+	@scripts/lint.sh
+
+format: setup-test
+	@scripts/lint.sh --fix
+
+models: setup
+	@python3 scripts/fetch_models.py smollm2
+	@python3 scripts/fetch_models.py gemma3
+
+serve bench lab:
+	@echo "make $@: quire $@ is not built yet; see CHANGELOG.md for what is there" >&2; exit 1
+
+clean:
+	@rm -rf build

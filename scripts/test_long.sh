@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# What takes longer than a coffee: the suite under sanitizers, and cached against uncached
+# generation on both real models.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+for preset in asan tsan; do
+  echo "test-long: $preset"
+  cmake --preset "$preset" >/dev/null
+  cmake --build --preset "$preset" -j "$(nproc)"
+  ctest --preset "$preset"
+done
+echo "test-long: cached against naive generation"
+for model in models/*.gguf; do
+  python3 scripts/equality.py --quire build/quire --model "$model"
+done
