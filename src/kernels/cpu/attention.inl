@@ -77,15 +77,28 @@ QUIRE_INLINE void accumulate(const float* weights, std::int64_t first, std::int6
   for (int v = 0; v < kVectors; ++v) store8(out + 8 * v, sums[v]);
 }
 
-// Query i over tokens [first, last) of the tile.
-QUIRE_INLINE void attend_tile(const AttentionSegment& s, std::int64_t i, std::int64_t first, std::int64_t last,
-                              const float* keys_t, const float* values) {
-  const float* q = s.q + i * s.padded_dim;
-  F8 scores[kTileVectors] = {};
+// Dot products of kQueries queries with all 32 keys. Two at a time keep eight sums in flight, as
+// many as two multiply-add units with a latency of four need.
+template <int kQueries>
+QUIRE_INLINE void score_tile(const AttentionSegment& s, const std::int64_t* queries, const float* keys_t,
+                             F8 (*scores)[kTileVectors]) {
+  F8 sums[kQueries][kTileVectors] = {};
+  const float* q[kQueries];
+  for (int i = 0; i < kQueries; ++i) q[i] = s.q + queries[i] * s.padded_dim;
   for (std::int64_t d = 0; d < s.head_dim; ++d) {
-    const F8 x = broadcast(q[d]);
-    for (int v = 0; v < kTileVectors; ++v) scores[v] = fma(x, load8(keys_t + d * kTileTokens + 8 * v), scores[v]);
+    for (int v = 0; v < kTileVectors; ++v) {
+      const F8 keys = load8(keys_t + d * kTileTokens + 8 * v);
+      for (int i = 0; i < kQueries; ++i) sums[i][v] = fma(broadcast(q[i][d]), keys, sums[i][v]);
+    }
   }
+  for (int i = 0; i < kQueries; ++i) {
+    for (int v = 0; v < kTileVectors; ++v) scores[i][v] = sums[i][v];
+  }
+}
+
+// Folds the scores of query i over tokens [first, last) of the tile into its running softmax.
+QUIRE_INLINE void fold_tile(const AttentionSegment& s, std::int64_t i, F8 (&scores)[kTileVectors],
+                            std::int64_t first, std::int64_t last, const float* values) {
   if (s.softcap > 0) {
     for (F8& score : scores) {  // cap * tanh(y) = cap * (1 - 2 / (exp(2y) + 1))
       const F8 e = exp8(score * broadcast(2.f / s.softcap));
@@ -136,16 +149,33 @@ void attend(const AttentionSegment& s) {
   float* values = s.tile + kTileTokens * s.padded_dim;
   for (std::int64_t begin = s.begin; begin < s.end; begin += kTileTokens) {
     const std::int64_t count = s.end - begin < kTileTokens ? s.end - begin : kTileTokens;
-    bool loaded = false;
-    for (std::int64_t i = 0; i < s.queries; ++i) {
+    const auto first_of = [&](std::int64_t i) {
       const std::int64_t after = s.position[i] + 1;
       const std::int64_t visible = s.window > 0 && after > s.window ? after - s.window : 0;
-      const std::int64_t first = visible > begin ? visible - begin : 0;
-      const std::int64_t last = after - begin < count ? after - begin : count;
-      if (first >= last) continue;
+      return visible > begin ? visible - begin : 0;
+    };
+    const auto last_of = [&](std::int64_t i) {
+      const std::int64_t after = s.position[i] + 1;
+      return after - begin < count ? after - begin : count;
+    };
+    std::int64_t pair[2];
+    int waiting = 0;
+    bool loaded = false;
+    for (std::int64_t i = 0; i < s.queries; ++i) {
+      if (first_of(i) < last_of(i)) pair[waiting++] = i;
+      if (waiting == 0 || (waiting == 1 && i + 1 < s.queries)) continue;
       if (!loaded) load_tile(s, begin, count, keys_t, values);
       loaded = true;
-      attend_tile(s, i, first, last, keys_t, values);
+      F8 scores[2][kTileVectors];
+      if (waiting == 2) {
+        score_tile<2>(s, pair, keys_t, scores);
+      } else {
+        score_tile<1>(s, pair, keys_t, scores);
+      }
+      for (int w = 0; w < waiting; ++w) {
+        fold_tile(s, pair[w], scores[w], first_of(pair[w]), last_of(pair[w]), values);
+      }
+      waiting = 0;
     }
   }
 }

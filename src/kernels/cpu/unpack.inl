@@ -1,9 +1,23 @@
-// GGUF blocks to w = scale * q + min per half block of 16 (see isa_kernels.h). Plain loops over
-// bytes: compilers turn them into a few vector instructions. Layouts are drawn in
-// kernels/ref/dequantize.cpp, which says what each must mean.
+// GGUF blocks to w = scale * q + min per half block of 16 (see isa_kernels.h), with vectors of bytes:
+// in plain loops the compiler must assume that source and destination overlap. Layouts are drawn
+// in kernels/ref/dequantize.cpp, which says what each must mean.
 
 namespace quire {
 namespace {
+
+using B16 = std::uint8_t __attribute__((vector_size(16)));
+using B32 = std::uint8_t __attribute__((vector_size(32)));
+
+template <class Bytes>
+QUIRE_INLINE Bytes load_bytes(const std::uint8_t* p) {
+  Bytes v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class Bytes>
+QUIRE_INLINE void store_bytes(std::uint8_t* p, Bytes v) {
+  std::memcpy(p, &v, sizeof v);
+}
 
 QUIRE_INLINE float f16_at(const std::uint8_t* p) {
   std::uint16_t bits;
@@ -17,16 +31,20 @@ QUIRE_INLINE void set_block(float* scale, float* min, float s, float m) {
 }
 
 QUIRE_INLINE void nibbles16(const std::uint8_t* packed, std::uint8_t* q) {
-  for (int i = 0; i < 16; ++i) q[i] = packed[i] & 15;
-  for (int i = 0; i < 16; ++i) q[16 + i] = static_cast<std::uint8_t>(packed[i] >> 4);
+  const auto v = load_bytes<B16>(packed);
+  store_bytes<B16>(q, v & 15);
+  store_bytes<B16>(q + 16, v >> 4);
 }
 
+// Bit i of four bytes is bit 4 of value i.
 QUIRE_INLINE void add_fifth_bits(const std::uint8_t* bits, std::uint8_t* q) {
-  for (int byte = 0; byte < 4; ++byte) {
-    for (int i = 0; i < 8; ++i) {
-      q[8 * byte + i] = static_cast<std::uint8_t>(q[8 * byte + i] | (((bits[byte] >> i) & 1) << 4));
-    }
+  B32 spread, mask;
+  for (int i = 0; i < 32; ++i) {
+    spread[i] = bits[i / 8];
+    mask[i] = static_cast<std::uint8_t>(1 << (i % 8));
   }
+  const B32 fifth = (spread & mask) == mask ? (mask | 255) & 16 : mask & 0;
+  store_bytes<B32>(q, load_bytes<B32>(q) | fifth);
 }
 
 QUIRE_INLINE void unpack_q4_0(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
@@ -101,20 +119,20 @@ QUIRE_INLINE void unpack_q4_k(const std::uint8_t* b, std::uint8_t* q, float* sca
   for (int g = 0; g < 8; ++g) scale_and_min(b + 4, g, scale, min, f16_at(b), f16_at(b + 2));
   for (int pair = 0; pair < 4; ++pair) {
     const std::uint8_t* packed = b + 16 + 32 * pair;
-    for (int i = 0; i < 32; ++i) q[64 * pair + i] = packed[i] & 15;
-    for (int i = 0; i < 32; ++i) q[64 * pair + 32 + i] = static_cast<std::uint8_t>(packed[i] >> 4);
+    const auto v = load_bytes<B32>(packed);
+    store_bytes<B32>(q + 64 * pair, v & 15);
+    store_bytes<B32>(q + 64 * pair + 32, v >> 4);
   }
 }
 QUIRE_INLINE void unpack_q5_k(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
   for (int g = 0; g < 8; ++g) scale_and_min(b + 4, g, scale, min, f16_at(b), f16_at(b + 2));
-  const std::uint8_t* fifth = b + 16;
+  const auto fifth = load_bytes<B32>(b + 16);
   for (int pair = 0; pair < 4; ++pair) {
     const std::uint8_t* packed = b + 48 + 32 * pair;
     std::uint8_t* to = q + 64 * pair;
-    for (int i = 0; i < 32; ++i) {
-      to[i] = static_cast<std::uint8_t>((packed[i] & 15) | ((fifth[i] >> (2 * pair)) & 1) << 4);
-      to[32 + i] = static_cast<std::uint8_t>(packed[i] >> 4 | ((fifth[i] >> (2 * pair + 1)) & 1) << 4);
-    }
+    const auto v = load_bytes<B32>(packed);
+    store_bytes<B32>(to, (v & 15) | ((fifth >> (2 * pair)) & 1) << 4);
+    store_bytes<B32>(to + 32, v >> 4 | ((fifth >> (2 * pair + 1)) & 1) << 4);
   }
 }
 QUIRE_INLINE void unpack_q2_k(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
@@ -124,8 +142,8 @@ QUIRE_INLINE void unpack_q2_k(const std::uint8_t* b, std::uint8_t* q, float* sca
     min[h] = -dmin * static_cast<float>(b[h] >> 4);
   }
   for (int g = 0; g < 8; ++g) {
-    const std::uint8_t* packed = b + 16 + 32 * (g / 4);
-    for (int i = 0; i < 32; ++i) q[32 * g + i] = (packed[i] >> (2 * (g % 4))) & 3;
+    const auto v = load_bytes<B32>(b + 16 + 32 * (g / 4));
+    store_bytes<B32>(q + 32 * g, (v >> (2 * (g % 4))) & 3);
   }
 }
 QUIRE_INLINE void unpack_q3_k(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
@@ -137,11 +155,10 @@ QUIRE_INLINE void unpack_q3_k(const std::uint8_t* b, std::uint8_t* q, float* sca
     scale[h] = d * static_cast<float>((low | high << 4) - 32);
     min[h] = -4 * scale[h];
   }
+  const auto third = load_bytes<B32>(b);
   for (int g = 0; g < 8; ++g) {
-    const std::uint8_t* packed = b + 32 + 32 * (g / 4);
-    for (int i = 0; i < 32; ++i) {
-      q[32 * g + i] = static_cast<std::uint8_t>(((packed[i] >> (2 * (g % 4))) & 3) | ((b[i] >> g) & 1) << 2);
-    }
+    const auto v = load_bytes<B32>(b + 32 + 32 * (g / 4));
+    store_bytes<B32>(q + 32 * g, ((v >> (2 * (g % 4))) & 3) | ((third >> g) & 1) << 2);
   }
 }
 QUIRE_INLINE void unpack_q6_k(const std::uint8_t* b, std::uint8_t* q, float* scale, float* min) {
@@ -151,15 +168,13 @@ QUIRE_INLINE void unpack_q6_k(const std::uint8_t* b, std::uint8_t* q, float* sca
     min[h] = -32 * scale[h];
   }
   for (int half = 0; half < 2; ++half) {
-    const std::uint8_t* low = b + 64 * half;
-    const std::uint8_t* high = b + 128 + 32 * half;
+    const auto first = load_bytes<B32>(b + 64 * half), second = load_bytes<B32>(b + 64 * half + 32);
+    const auto high = load_bytes<B32>(b + 128 + 32 * half);
     std::uint8_t* to = q + 128 * half;
-    for (int i = 0; i < 32; ++i) {
-      to[i] = static_cast<std::uint8_t>((low[i] & 15) | (high[i] & 3) << 4);
-      to[32 + i] = static_cast<std::uint8_t>((low[32 + i] & 15) | ((high[i] >> 2) & 3) << 4);
-      to[64 + i] = static_cast<std::uint8_t>(low[i] >> 4 | ((high[i] >> 4) & 3) << 4);
-      to[96 + i] = static_cast<std::uint8_t>(low[32 + i] >> 4 | (high[i] >> 6) << 4);
-    }
+    store_bytes<B32>(to, (first & 15) | (high & 3) << 4);
+    store_bytes<B32>(to + 32, (second & 15) | ((high >> 2) & 3) << 4);
+    store_bytes<B32>(to + 64, first >> 4 | ((high >> 4) & 3) << 4);
+    store_bytes<B32>(to + 96, second >> 4 | (high >> 6) << 4);
   }
 }
 
@@ -167,6 +182,7 @@ template <int kValues, int kBytes, void (*kUnpack)(const std::uint8_t*, std::uin
 QUIRE_INLINE void unpack_blocks(const std::uint8_t* source, std::int64_t cols, std::uint8_t* q, float* scale,
                                 float* min) {
   for (std::int64_t c = 0; c < cols; c += kValues, source += kBytes) {
+    __builtin_prefetch(source + 1024);  // rows follow each other in memory
     kUnpack(source, q + c, scale + c / 16, min + c / 16);
   }
 }
