@@ -38,12 +38,13 @@ QUIRE_INLINE void nibbles16(const std::uint8_t* packed, std::uint8_t* q) {
 
 // Bit i of four bytes is bit 4 of value i.
 QUIRE_INLINE void add_fifth_bits(const std::uint8_t* bits, std::uint8_t* q) {
-  B32 spread, mask;
-  for (int i = 0; i < 32; ++i) {
-    spread[i] = bits[i / 8];
-    mask[i] = static_cast<std::uint8_t>(1 << (i % 8));
-  }
-  const B32 fifth = (spread & mask) == mask ? (mask | 255) & 16 : mask & 0;
+  B16 four = {};
+  std::memcpy(&four, bits, 4);
+  const B32 spread = __builtin_shufflevector(four, four, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2,
+                                             2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+  constexpr B32 kMask = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
+                         1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  const B32 fifth = reinterpret_cast<B32>((spread & kMask) == kMask) & 16;  // a comparison gives all ones or zeros
   store_bytes<B32>(q, load_bytes<B32>(q) | fifth);
 }
 
