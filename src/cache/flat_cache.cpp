@@ -15,10 +15,10 @@ Result<FlatCache> FlatCache::create(const KvGeometry& geometry, std::int64_t max
                 "[flat cache] {} layers, {} KV heads of {} and {} positions; each must be at least 1", geometry.layers,
                 geometry.kv_heads, geometry.head_dim, max_length);
   }
-  const auto key_bytes = geometry.bytes(static_cast<std::uint64_t>(max_length),
-                                        static_cast<std::uint64_t>(bytes_per_value(key_type)));
-  const auto value_bytes = geometry.bytes(static_cast<std::uint64_t>(max_length),
-                                          static_cast<std::uint64_t>(bytes_per_value(value_type)));
+  const auto key_bytes =
+      geometry.bytes(static_cast<std::uint64_t>(max_length), static_cast<std::uint64_t>(bytes_per_value(key_type)));
+  const auto value_bytes =
+      geometry.bytes(static_cast<std::uint64_t>(max_length), static_cast<std::uint64_t>(bytes_per_value(value_type)));
   constexpr auto kLimit = static_cast<std::uint64_t>(PTRDIFF_MAX);
   if (!key_bytes || !value_bytes || *key_bytes > kLimit || *value_bytes > kLimit) {
     return fail(Errc::invalid_argument, "[flat cache] {} positions are more than memory can address; lower --ctx-size",
@@ -40,8 +40,8 @@ FlatCache::FlatCache(const KvGeometry& geometry, std::int64_t max_length, KvType
   const std::int64_t key_bytes = values * bytes_per_value(key_type), value_bytes = values * bytes_per_value(value_type);
   std::byte* at = storage_.get();
   for (int layer = 0; layer < geometry.layers; ++layer, at += key_bytes + value_bytes) {
-    layers_.push_back({{at, key_type, kv_stride(), geometry.head_dim},
-                       {at + key_bytes, value_type, kv_stride(), geometry.head_dim}});
+    layers_.push_back(
+        {{at, key_type, kv_stride(), geometry.head_dim}, {at + key_bytes, value_type, kv_stride(), geometry.head_dim}});
   }
 }
 

@@ -97,8 +97,8 @@ QUIRE_INLINE void score_tile(const AttentionSegment& s, const std::int64_t* quer
 }
 
 // Folds the scores of query i over tokens [first, last) of the tile into its running softmax.
-QUIRE_INLINE void fold_tile(const AttentionSegment& s, std::int64_t i, F8 (&scores)[kTileVectors],
-                            std::int64_t first, std::int64_t last, const float* values) {
+QUIRE_INLINE void fold_tile(const AttentionSegment& s, std::int64_t i, F8 (&scores)[kTileVectors], std::int64_t first,
+                            std::int64_t last, const float* values) {
   if (s.softcap > 0) {
     for (F8& score : scores) {  // cap * tanh(y) = cap * (1 - 2 / (exp(2y) + 1))
       const F8 e = exp8(score * broadcast(2.f / s.softcap));
