@@ -1,3 +1,4 @@
+# Long because it is data: one row per snippet.
 """Small templates that cover the language one feature at a time, and the values they use."""
 
 CONTEXT = {

@@ -1,3 +1,4 @@
+# Long because it is data: templates and conversations.
 """Templates in the shapes that model families use, and conversations to try them on."""
 
 TEMPLATES = {
