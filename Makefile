@@ -7,7 +7,9 @@ ARGS ?=
 FUZZ_SECONDS ?= 60
 JOBS ?= $(shell nproc)
 
-export PROMPT  # the shell expands it, so quotes and dollars in it are safe
+# As the user wrote it: make expands nothing in it, and the shell takes it from the environment.
+override PROMPT := $(value PROMPT)
+export PROMPT
 
 QUIRE := build/quire
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf

@@ -32,7 +32,7 @@ if [[ $(id -u) -ne 0 ]]; then
     echo "setup.sh: not root, and sudo is not there; as root: apt-get install ${missing[*]}" >&2
     exit 1
   fi
-  as_root=(sudo)
+  as_root=(sudo env DEBIAN_FRONTEND=noninteractive)
 fi
 echo "installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive

@@ -270,8 +270,9 @@ def llama_like_layer(t: TensorList, block: str, o: argparse.Namespace) -> None:
 
 def model_tensors(o: argparse.Namespace) -> list[Tensor]:
     t = TensorList(o.type)
-    # A gain of 3 on what makes the logits keeps greedy choices clear of rounding noise.
-    t.matrix("token_embd", o.width, o.vocab, gain=3.0)
+    # A gain of 3 on what makes the logits keeps greedy choices clear of rounding noise. Gemma adds its
+    # embeddings scaled by sqrt(width): with that gain a token would drown all else and repeat itself.
+    t.matrix("token_embd", o.width, o.vocab, gain=0.7 if o.arch == "gemma3" else 3.0)
     if o.arch == "gpt2":
         t.tensors.append(Tensor("position_embd.weight", (o.width, o.ctx), "f32", 0.0, o.width**-0.5))
     for i in range(o.layers):

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import time
@@ -131,10 +132,35 @@ class Errors(unittest.TestCase):
         self.check(1, r"\d+ tokens do not fit in the context of 8; raise -c", "run", "-m", tiny_model(), "-c", "8", "-p", "word " * 40)
 
     def test_no_model_at_all(self):
-        done = subprocess.run([QUIRE, "run", "-p", "a"], cwd="/", capture_output=True, text=True,
-                              env={**os.environ, "QUIRE_MODEL": "/nonexistent.gguf"})
+        folder = Path(tiny_model()).parent / "elsewhere/build/program"  # no models/ near it
+        folder.mkdir(parents=True)
+        program = shutil.copy(QUIRE, folder / "quire")
+        done = subprocess.run([program, "run", "-p", "a"], cwd=folder, capture_output=True, text=True,
+                              env={**os.environ, "QUIRE_MODEL": ""})
         self.assertEqual(done.returncode, 1)
-        self.assertIn("/nonexistent.gguf", done.stderr)
+        self.assertIn("no model: give one with -m", done.stderr)
+
+    def test_closed_or_full_outputs(self):
+        run = lambda tail: subprocess.run(f"{QUIRE} {tail}", shell=True, capture_output=True).returncode
+        model = tiny_model()
+        self.assertEqual(run(f"run -m {model} -p a -n 2 2>&-"), 0)
+        self.assertEqual(run(f"run -m {model} -p a -n 2 2>/dev/full"), 0)
+        self.assertEqual(run("run -m /nonexistent 2>&-"), 1)
+        self.assertEqual(run(f"run -m {model} -p a -n 2 >/dev/full"), 1)
+        self.assertEqual(run(f"inspect {model} >/dev/full"), 1)
+
+    def test_odd_texts_are_texts(self):
+        self.assertTrue(quire("run", "-m", tiny_model(), "-p", "-ctk", "-n", "1").stdout.startswith("-ctk"))
+        self.check(1, "a folder; expected a text file", "run", "-m", tiny_model(), "-f", "/tmp")
+
+    def test_a_pipe_is_no_model(self):
+        fifo = Path(tiny_model()).with_suffix(".fifo")
+        os.mkfifo(fifo)
+        self.check(1, "not a regular file", "run", "-m", fifo, "-p", "a")
+
+    def test_thread_limits_are_lived_with(self):
+        command = f"ulimit -v 1000000; {QUIRE} run -m {tiny_model()} -p a -n 2 -t 1024"
+        self.assertGreaterEqual(subprocess.run(command, shell=True, capture_output=True).returncode, 0)
 
 
 class OtherCommands(unittest.TestCase):
@@ -238,6 +264,19 @@ class Chat(unittest.TestCase):
         t.send("/stats\n")
         t.wait_for(r"decode .*\n.*\n> ")
         t.send("\x04")
+        self.assertEqual(t.close(), 0)
+
+    def test_control_c_at_the_prompt_only_starts_a_new_line(self):
+        t = Terminal("run", "-m", tiny_model(), "-n", "4", "--temp", "0")
+        t.wait_for("> ")
+        t.send("hel")
+        t.wait_for("hel")
+        os.kill(t.pid, signal.SIGINT)
+        t.wait_for("> ")
+        t.send("/stats\n")
+        t.wait_for("cache: 0 of")
+        t.wait_for("> ")
+        t.send("/exit\n")
         self.assertEqual(t.close(), 0)
 
     def test_full_context_is_explained(self):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-from support.quire_program import GEMMA3, QUIRE, ROOT, SMOLLM2, tiny_model
+from support.quire_program import GEMMA3, QUIRE, ROOT, SMOLLM2, quire_json, tiny_model
 
 
 class Equality(unittest.TestCase):
@@ -20,6 +20,16 @@ class Equality(unittest.TestCase):
         for arch in ("gpt2", "gemma3", "qwen3"):
             with self.subTest(arch):
                 self.check(tiny_model(arch))
+
+    def test_the_tiny_gemma_depends_on_its_window(self):
+        """Else the test above could not see a wrong one."""
+        answers = set()
+        for window in ("4", "64"):
+            out = quire_json("run", "-m", tiny_model("gemma3", "--window", window), "-p", "the old library at the end of the street " * 4,
+                             "-n", "24", "--temp", "0.8", "--seed", "2")
+            self.assertGreater(len(set(out["tokens"])), 3)
+            answers.add(tuple(out["tokens"]))
+        self.assertEqual(len(answers), 2)
 
     def test_smollm2(self):
         if not SMOLLM2.exists():

@@ -64,7 +64,7 @@ struct CacheReport {
   std::string type_k, type_v;
   std::int64_t page_tokens = 0;
   std::int64_t tokens = 0;
-  std::uint64_t bytes = 0;  // held by the allocator now
+  std::uint64_t bytes = 0;  // held by the allocator for cached tokens; 0 after a generation without cache
   std::uint64_t bytes_per_token = 0;
   std::int64_t pages_open = 0, pages_sealed = 0, pages_shared = 0, pages_free = 0;
 };

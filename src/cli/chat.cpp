@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <iostream>
 
@@ -19,8 +20,14 @@ constexpr const char* kHelp =
     "/help   this\n"
     "/exit   leave (or Ctrl-D); Ctrl-C stops an answer";
 
+// Nothing at the end of input. Ctrl-C, or coming back from Ctrl-Z, only starts a new line.
 std::optional<std::string> read_line() {
+  errno = 0;
   const std::unique_ptr<char, void (*)(void*)> line(readline("> "), std::free);
+  if (line == nullptr && (interrupted() || errno == EINTR)) {
+    std::cout << '\n';
+    return "";
+  }
   if (line == nullptr) return std::nullopt;
   if (*line != '\0') add_history(line.get());
   return std::string(line.get());

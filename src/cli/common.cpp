@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,8 +16,13 @@ namespace quire::cli {
 
 namespace fs = std::filesystem;
 
+void say(const std::string& text) {
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+}
+
 int report_error(const Error& error) {
-  fmt::print(stderr, "quire: {}\n", error.message);
+  say(fmt::format("quire: {}\n", error.message));
   return error.code == Errc::invalid_argument ? kWrongCommandLine : kFailure;
 }
 
@@ -82,7 +88,9 @@ Result<std::string> find_model(const std::string& given) {
 
 Result<std::string> read_text(const std::string& path) {
   if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::error_code error;
   std::ifstream file(path, std::ios::binary);
+  if (fs::is_directory(path, error)) return Error{Errc::io, fmt::format("{}: a folder; expected a text file", path)};
   if (!file) return Error{Errc::not_found, fmt::format("{}: cannot open the text file", path)};
   std::string text(std::istreambuf_iterator<char>(file), {});
   if (file.bad()) return Error{Errc::io, fmt::format("{}: cannot read the text file", path)};

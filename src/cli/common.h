@@ -18,6 +18,7 @@ inline constexpr int kFailure = 1;
 inline constexpr int kWrongCommandLine = 2;
 inline constexpr int kInterrupted = 130;  // as shells report a program ended by Ctrl-C
 
+void say(const std::string& text);     // to standard error, which may be closed or full: nothing is thrown
 int report_error(const Error& error);  // prints it, returns the exit status that fits it
 
 // Options of every command that runs a model.

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <clocale>
+#include <cstdio>
 #include <exception>
+#include <iostream>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +26,12 @@ std::string long_spelling(std::string_view argument) {
   return std::string(argument);
 }
 
+// What follows one of these is the user's text, whatever it looks like.
+bool takes_text(std::string_view argument) {
+  constexpr std::array<std::string_view, 5> kOptions{"-p", "--prompt", "--system", "-f", "--file"};
+  return std::ranges::find(kOptions, argument) != kOptions.end();
+}
+
 int run(int argc, char** argv) {
   using namespace quire::cli;
   std::setlocale(LC_CTYPE, "");  // line editing needs to know the terminal's characters
@@ -37,13 +46,15 @@ int run(int argc, char** argv) {
   add_inspect(app, status);
 
   std::vector<std::string> arguments;
-  for (int i = argc - 1; i > 0; --i) arguments.push_back(long_spelling(argv[i]));  // CLI11 wants them reversed
+  for (int i = argc - 1; i > 0; --i) {  // CLI11 wants them reversed
+    arguments.push_back(takes_text(argv[i - 1]) ? argv[i] : long_spelling(argv[i]));
+  }
   try {
     app.parse(arguments);
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "quire: {}\nTry 'quire --help' or 'quire COMMAND --help'.\n", error.what());
+    say(fmt::format("quire: {}\nTry 'quire --help' or 'quire COMMAND --help'.\n", error.what()));
     return kWrongCommandLine;
   }
   return status;
@@ -52,12 +63,19 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  using quire::cli::say;
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    // A full disk shows only now; an answer that was lost is no success.
+    if (!std::cout.flush() || std::fflush(stdout) != 0) {
+      say("quire: cannot write to standard output\n");
+      return quire::cli::kFailure;
+    }
+    return status;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "quire: out of memory; try a smaller -c/--ctx-size or a smaller model\n");
+    say("quire: out of memory; try a smaller -c/--ctx-size or a smaller model\n");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "quire: {}\n", error.what());
+    say(fmt::format("quire: {}\n", error.what()));
   }
   return quire::cli::kFailure;
 }

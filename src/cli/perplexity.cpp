@@ -58,13 +58,12 @@ int measure(Options o) {
   const bool progress = is_terminal(STDERR_FILENO);
   if (progress) {
     options.on_chunk = [](const PerplexityReport& r) {
-      fmt::print(stderr, "\r\033[Kchunk {}: perplexity {:.4f}", r.chunks, r.perplexity);
-      std::fflush(stderr);
+      say(fmt::format("\r\033[Kchunk {}: perplexity {:.4f}", r.chunks, r.perplexity));
     };
   }
   catch_interrupts();
   const auto report = perplexity(**model, *session, tokens, options);
-  if (progress) fmt::print(stderr, "\r\033[K");
+  if (progress) say("\r\033[K");
   if (!report.ok()) {
     if (report.error().code == Errc::cancelled) return kInterrupted;
     return report_error(report.error());

@@ -64,7 +64,6 @@ int complete(const RunOptions& o) {
     }
     print_note(summary(*generation, session->cache()));
   }
-  if (!std::cout) return report_error({Errc::io, "cannot write to standard output"});
   return generation->stop == StopReason::cancelled ? kInterrupted : kSuccess;
 }
 
@@ -86,17 +85,16 @@ std::function<void(std::int64_t, std::int64_t)> prefill_progress(bool quiet) {
   return [](std::int64_t done, std::int64_t total) {
     // Short prompts are done before anybody could read it.
     if (total < 1024) return;
-    if (done < total) fmt::print(stderr, "\rreading the prompt: {} of {} tokens", done, total);
-    if (done == total) fmt::print(stderr, "\r\033[K");
-    std::fflush(stderr);
+    if (done < total) say(fmt::format("\rreading the prompt: {} of {} tokens", done, total));
+    if (done == total) say("\r\033[K");
   };
 }
 
 void print_note(const std::string& text) {
   if (is_terminal(STDERR_FILENO)) {
-    fmt::print(stderr, "\033[2m{}\033[0m\n", text);
+    say(fmt::format("\033[2m{}\033[0m\n", text));
   } else {
-    fmt::print(stderr, "{}\n", text);
+    say(fmt::format("{}\n", text));
   }
 }
 

@@ -34,7 +34,7 @@ struct DTypeInfo {
 
 // Nothing for a number that is no type, or a type this build does not read.
 std::optional<DTypeInfo> find_dtype(std::uint32_t gguf_number);
-// What a number that find_dtype does not know is called, "type 99" if nobody knows it.
+// What a number that find_dtype does not know is called, "unknown" if nobody knows it.
 std::string_view unsupported_dtype_name(std::uint32_t gguf_number);
 
 const DTypeInfo& info(DType type);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <system_error>
+#include <utility>
 
 #include "core/check.h"
 
@@ -62,7 +64,12 @@ int usable_cpus() {
 
 ThreadPool::ThreadPool(int threads) {
   QUIRE_ASSERT(threads >= 1, "a pool needs a thread");
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  workers_.reserve(static_cast<std::size_t>(threads));
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+  } catch (const std::system_error&) {
+    // A limit on processes or memory: go on with those there are.
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -88,12 +95,19 @@ void ThreadPool::run(Loop loop) {
        left = working_.load(std::memory_order_acquire)) {
     wait_while_equal(working_, left);
   }
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void ThreadPool::drain() {
   for (std::int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < loop_.count;
        i = next_.fetch_add(1, std::memory_order_relaxed)) {
-    loop_.call(loop_.context, i);
+    try {
+      loop_.call(loop_.context, i);
+    } catch (...) {
+      const std::scoped_lock lock(failure_mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      next_.store(loop_.count, std::memory_order_relaxed);
+    }
   }
 }
 

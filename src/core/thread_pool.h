@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -12,7 +14,8 @@ namespace quire {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // the caller's thread is one of them
+  // The caller's thread is one of them. Where the system grants fewer, fewer it is.
+  explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -20,7 +23,8 @@ class ThreadPool {
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(i) once for every i in [0, count) on any thread and returns when all are done.
-  // Results must not depend on which thread took which i. Not reentrant.
+  // Results must not depend on which thread took which i. Not reentrant. What a body throws is
+  // thrown here once all threads are done; the rest of the loop is then left out.
   template <class Body>
   void for_each(std::int64_t count, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
@@ -44,6 +48,8 @@ class ThreadPool {
   alignas(64) std::atomic<std::int64_t> next_{0};
   alignas(64) std::atomic<int> working_{0};
   std::atomic<bool> stop_{false};
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;  // of the loop at hand
 };
 
 // CPUs this process may use: affinity mask and cgroup quota, at least 1.

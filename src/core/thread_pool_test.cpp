@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <numeric>
+#include <stdexcept>
 
 namespace quire {
 namespace {
@@ -36,6 +37,22 @@ TEST(ThreadPool, WorkersWakeAfterSleeping) {
     std::atomic<int> sum{0};
     pool.for_each(100, [&](std::int64_t) { sum++; });
     EXPECT_EQ(sum.load(), 100);
+  }
+}
+
+TEST(ThreadPool, WhatABodyThrowsReachesTheCaller) {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    for (const std::int64_t bad : {0, 57, 99}) {
+      EXPECT_THROW(pool.for_each(100,
+                                 [&](std::int64_t i) {
+                                   if (i == bad) throw std::runtime_error("bad");
+                                 }),
+                   std::runtime_error);
+    }
+    std::atomic<int> sum{0};
+    pool.for_each(100, [&](std::int64_t) { sum++; });
+    EXPECT_EQ(sum.load(), 100) << "the pool goes on";
   }
 }
 

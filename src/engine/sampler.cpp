@@ -87,6 +87,7 @@ void Sampler::to_probabilities(float temperature) {
 }
 
 void Sampler::keep_top_p() {
+  if (options_.top_p >= 1) return;  // rounding could cut the tail
   double sum = 0;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     sum += candidates_[i].probability;

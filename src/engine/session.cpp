@@ -6,6 +6,7 @@
 
 #include "cache/flat_cache.h"
 #include "core/fail.h"
+#include "core/statistics.h"
 #include "engine/model_parts.h"
 #include "engine/sampler.h"
 #include "model/decoder.h"
@@ -24,14 +25,6 @@ Result<KvType> kv_type(std::string_view name) {
   if (name == "f16") return KvType::f16;
   if (name == "f32") return KvType::f32;
   return fail(Errc::invalid_argument, "cache type '{}' is not supported; expected f16 or f32", name);
-}
-
-// The value below which a fraction of the sorted samples lies.
-double percentile(std::vector<double>& samples, double fraction) {
-  if (samples.empty()) return 0;
-  std::ranges::sort(samples);
-  const auto last = static_cast<double>(samples.size() - 1);
-  return samples[static_cast<std::size_t>(fraction * last + 0.5)];
 }
 
 std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
@@ -170,6 +163,7 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt, const Gene
     Timings& t = result.timings;
     t.generated_tokens = std::ssize(result.tokens);
     t.generated_ms = std::accumulate(gaps.begin(), gaps.end(), 0.0);
+    std::ranges::sort(gaps);
     t.between_tokens_p50_ms = percentile(gaps, 0.50);
     t.between_tokens_p99_ms = percentile(gaps, 0.99);
     if (!options.use_cache) s.forget_from(0);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/fail.h"
+#include "core/statistics.h"
 
 namespace quire {
 namespace {
@@ -50,9 +51,8 @@ class Scores {
       std::vector<double> sorted = divergences_;
       std::ranges::sort(sorted);
       const auto count = static_cast<double>(sorted.size());
-      const auto at = [&](double fraction) { return sorted[static_cast<std::size_t>(fraction * (count - 1) + 0.5)]; };
-      r.divergence = Divergence{std::accumulate(sorted.begin(), sorted.end(), 0.0) / count, at(0.5), at(0.99),
-                                100.0 * static_cast<double>(same_top_) / count};
+      r.divergence = Divergence{std::accumulate(sorted.begin(), sorted.end(), 0.0) / count, percentile(sorted, 0.5),
+                                percentile(sorted, 0.99), 100.0 * static_cast<double>(same_top_) / count};
     }
     return r;
   }

@@ -61,6 +61,10 @@ class Gguf::Reader {
       return fail(Errc::bad_file, "{}: {} of {} bytes; at most {} are allowed", file_name_, what, text.size(),
                   kMaxNameBytes);
     }
+    // Names are printed: no stranger's escape sequences on the terminal.
+    if (std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; })) {
+      return fail(Errc::bad_file, "{}: {} holds control characters: {:?}", file_name_, what, text);
+    }
     return text;
   }
 

@@ -82,6 +82,8 @@ std::vector<Broken> broken_files() {
   add("ends_in_tensors", cut(170), "the file ends inside");
   add("ends_in_data", cut(valid().build().size() - 32), "tensor 'v' at 128 reaches past the 128 bytes of tensor data");
   add("long_key", with([](auto& b) { b.u32(std::string(70000, 'k'), 1); }), "a metadata key of 70000 bytes");
+  add("control_character_in_key", with([](auto& b) { b.u32("a\033[2Jb", 1); }), "holds control characters");
+  add("newline_in_tensor_name", with([](auto& b) { b.f32_tensor("w\nx", {8}); }), "holds control characters");
   add("duplicate_key", with([](auto& b) { b.u32("n", 2); }), "key 'n' appears twice");
   add("unknown_value_type", with_key(static_cast<GgufType>(13), u8(0)), "key 'bad': value type 13 does not exist");
   add("unknown_element_type", with_array(static_cast<GgufType>(99), 1), "key 'bad': value type 99 does not exist");

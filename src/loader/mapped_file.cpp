@@ -14,7 +14,7 @@
 namespace quire {
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const Errc code = errno == ENOENT ? Errc::not_found : Errc::io;
     return fail(code, "{}: cannot open: {}", path, std::strerror(errno));

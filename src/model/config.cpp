@@ -20,6 +20,15 @@ constexpr std::array<Architecture, 5> kArchitectures{{
     {"gpt2", describe_gpt2},
 }};
 
+// A stranger's text for a terminal: control characters become '?'.
+std::string printable(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  return out;
+}
+
 // Far beyond any model, and small enough that products of two of them cannot overflow.
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxWidth = 1 << 20;
@@ -63,29 +72,44 @@ Result<void> read_rope(const ArchKeys& keys, ModelConfig& c) {
   if (keys.has("rope.dimension_count")) {
     QUIRE_TRY(c.rope_dim, keys.integer("rope.dimension_count", 0, c.head_dim));
   }
-  if (c.rope_dim % 2 != 0) {
-    return fail(Errc::bad_file, "{}: RoPE over {} values; expected an even number", keys.file().file_name(),
-                c.rope_dim);
-  }
   RopeConfig rope;
   QUIRE_TRY(rope.base, keys.real_or("rope.freq_base", 10000.f));
-  std::string_view scaling = "none";
+  // Files without a type mean linear scaling where they give a factor; old ones call it scale_linear.
+  const bool old_key = keys.has("rope.scale_linear");
+  const char* factor_key = old_key ? "rope.scale_linear" : "rope.scaling.factor";
+  std::string_view scaling = keys.has(factor_key) ? "linear" : "none";
   if (keys.has("rope.scaling.type")) {
     QUIRE_TRY(scaling, keys.string("rope.scaling.type"));
   }
   if (scaling == "linear") {
-    QUIRE_TRY(rope.linear_factor, keys.real("rope.scaling.factor"));
+    QUIRE_TRY(rope.linear_factor, keys.real(factor_key));
   } else if (scaling != "none") {
     return fail(Errc::unsupported,
-                "{}: RoPE scaling of type '{}'; none, linear and factors in rope_freqs.weight are supported",
+                "{}: RoPE scaling of type {:?}; none, linear and factors in rope_freqs.weight are supported",
                 keys.file().file_name(), scaling);
   }
-  if (!(rope.base > 0) || !std::isfinite(rope.base) || !(rope.linear_factor > 0) ||
-      !std::isfinite(rope.linear_factor)) {
-    return fail(Errc::bad_file, "{}: RoPE base {} and scaling factor {}; expected positive numbers",
-                keys.file().file_name(), rope.base, rope.linear_factor);
-  }
   c.ropes = {rope};
+  return {};
+}
+
+// What no key can say and still describe a model.
+Result<void> check_numbers(const ArchKeys& keys, const ModelConfig& c) {
+  const auto check = [&](bool good, const char* what, double value, const char* expected) -> Result<void> {
+    if (good) return {};
+    return fail(Errc::bad_file, "{}: {} is {}; expected {}", keys.file().file_name(), what, value, expected);
+  };
+  QUIRE_CHECK_OK(check(c.epsilon >= 0, "the norm's epsilon", static_cast<double>(c.epsilon), "0 or more"));
+  QUIRE_CHECK_OK(
+      check(c.attention_scale > 0, "the attention scale", static_cast<double>(c.attention_scale), "above 0"));
+  QUIRE_CHECK_OK(
+      check(c.attention_softcap >= 0, "the attention soft-cap", static_cast<double>(c.attention_softcap), "0 or more"));
+  QUIRE_CHECK_OK(
+      check(c.logit_softcap >= 0, "the logits' soft-cap", static_cast<double>(c.logit_softcap), "0 or more"));
+  for (const RopeConfig& rope : c.ropes) {
+    QUIRE_CHECK_OK(check(rope.base > 0, "the RoPE base", rope.base, "above 0"));
+    QUIRE_CHECK_OK(check(rope.linear_factor > 0, "the RoPE scaling factor", rope.linear_factor, "above 0"));
+    QUIRE_CHECK_OK(check(c.rope_dim % 2 == 0, "the number of values that RoPE turns", c.rope_dim, "an even number"));
+  }
   return {};
 }
 
@@ -102,7 +126,11 @@ Result<int> ArchKeys::integer(std::string_view key, std::int64_t at_least, std::
 }
 
 Result<float> ArchKeys::real(std::string_view key) const {
-  QUIRE_TRY(const double value, file_.real(prefix_ + std::string(key)));
+  const std::string full = prefix_ + std::string(key);
+  QUIRE_TRY(const double value, file_.real(full));
+  if (!std::isfinite(static_cast<float>(value))) {
+    return fail(Errc::bad_file, "{}: key '{}' is {}; expected a finite number", file_.file_name(), full, value);
+  }
   return static_cast<float>(value);
 }
 
@@ -120,13 +148,13 @@ Result<ModelConfig> read_config(const Gguf& file) {
     known += (known.empty() ? "" : ", ") + std::string(a.name);
   }
   if (found == nullptr) {
-    return fail(Errc::unsupported, "{}: architecture '{}' is not supported; expected one of {}", file.file_name(),
+    return fail(Errc::unsupported, "{}: architecture {:?} is not supported; expected one of {}", file.file_name(),
                 architecture, known);
   }
   const ArchKeys keys(file, std::string(architecture));
   ModelConfig config;
   config.architecture = architecture;
-  if (const auto name = file.string("general.name"); name.ok()) config.name = *name;
+  if (const auto name = file.string("general.name"); name.ok()) config.name = printable(*name);
   QUIRE_CHECK_OK(read_sizes(keys, config));
   QUIRE_CHECK_OK(read_rope(keys, config));
   config.layer.resize(static_cast<std::size_t>(config.layers));
@@ -135,6 +163,7 @@ Result<ModelConfig> read_config(const Gguf& file) {
   QUIRE_TRY(config.attention_softcap, keys.real_or("attn_logit_softcapping", 0.f));
   QUIRE_TRY(config.logit_softcap, keys.real_or("final_logit_softcapping", 0.f));
   QUIRE_CHECK_OK(found->describe(keys, config));
+  QUIRE_CHECK_OK(check_numbers(keys, config));
   return config;
 }
 

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <map>
+
 #include "loader/mapped_file.h"
 #include "model/weights.h"
 #include "support/gguf_builder.h"
@@ -16,6 +20,7 @@ struct Keys {
   std::string architecture = "llama";
   std::optional<std::uint32_t> layers = 2, heads = 4, kv_heads = 2;
   std::string scaling = "";
+  std::map<std::string, float> reals = {};  // keys after "llama."
 };
 
 GgufBuilder build(const Keys& k) {
@@ -25,7 +30,9 @@ GgufBuilder build(const Keys& k) {
   b.u32("llama.embedding_length", 16).u32("llama.feed_forward_length", 32).u32("llama.context_length", 64);
   if (k.heads) b.u32("llama.attention.head_count", *k.heads);
   if (k.kv_heads) b.u32("llama.attention.head_count_kv", *k.kv_heads);
-  b.f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  auto reals = k.reals;
+  reals.emplace("attention.layer_norm_rms_epsilon", 1e-5f);
+  for (const auto& [key, value] : reals) b.f32("llama." + key, value);
   if (!k.scaling.empty()) b.string("llama.rope.scaling.type", k.scaling);
   return b;
 }
@@ -51,7 +58,7 @@ TEST(Config, ReadsALlama) {
 
 TEST(Config, ErrorsNameTheKey) {
   EXPECT_EQ(config_error({.architecture = "mamba"}),
-            "m.gguf: architecture 'mamba' is not supported; expected one of llama, gemma3, qwen2, qwen3, gpt2");
+            "m.gguf: architecture \"mamba\" is not supported; expected one of llama, gemma3, qwen2, qwen3, gpt2");
   EXPECT_EQ(config_error({.layers = {}}),
             "m.gguf: key 'llama.block_count' is missing; expected an integer from 0 to 4096");
   EXPECT_EQ(config_error({.layers = 0}), "m.gguf: key 'llama.block_count' is 0; expected 1 to 4096");
@@ -59,7 +66,25 @@ TEST(Config, ErrorsNameTheKey) {
             "m.gguf: key 'llama.block_count' is u32 5000; expected an integer from 0 to 4096");
   EXPECT_EQ(config_error({.kv_heads = 3}), "m.gguf: 4 query heads cannot share 3 KV heads; expected a divisor");
   EXPECT_EQ(config_error({.heads = 3, .kv_heads = 3}), "m.gguf: a width of 16 does not divide into 3 heads");
-  EXPECT_NE(config_error({.scaling = "yarn"}).find("RoPE scaling of type 'yarn'"), std::string::npos);
+  EXPECT_NE(config_error({.scaling = "yarn"}).find("RoPE scaling of type \"yarn\""), std::string::npos);
+}
+
+TEST(Config, AbsurdNumbersAreRefused) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const char* key : {"attention.scale", "attn_logit_softcapping", "final_logit_softcapping", "rope.freq_base",
+                          "attention.layer_norm_rms_epsilon", "rope.scaling.factor"}) {
+    for (const float value : {NAN, kInfinity, -1.f}) {
+      EXPECT_NE(config_error({.reals = {{key, value}}}), "") << key << " " << value;
+    }
+    EXPECT_EQ(config_error({.reals = {{key, 0.5f}}}), "") << key;
+  }
+}
+
+// Without a type a factor means linear scaling.
+TEST(Config, RopeFactorWithoutType) {
+  const auto bytes = build({.reals = {{"rope.scaling.factor", 4.f}}}).build();
+  const auto gguf = Gguf::parse(bytes, "m.gguf");
+  EXPECT_EQ(read_config(*gguf)->ropes[0].linear_factor, 4);
 }
 
 TEST(Weights, MissingAndMisshapenTensorsAreNamed) {

@@ -1,5 +1,7 @@
 #include "model/weights.h"
 
+#include <cmath>
+
 #include "core/fail.h"
 #include "kernels/ref/dequantize.h"
 
@@ -131,6 +133,12 @@ Result<Weights> read_weights(const Gguf& file, ModelConfig& config) {
     weights.output.weight = weights.embedding;
   }
   QUIRE_TRY(weights.rope_factors, reader.optional_vector("rope_freqs.weight", config.rope_dim / 2));
+  for (const float factor : weights.rope_factors) {
+    if (!(factor > 0) || !std::isfinite(factor)) {
+      return fail(Errc::bad_file, "{}: tensor 'rope_freqs.weight' holds {}; expected positive numbers",
+                  file.file_name(), factor);
+    }
+  }
   for (const GgufTensor& tensor : file.tensors()) {
     weights.bytes += tensor.data.size();
     weights.parameters += tensor.elements();

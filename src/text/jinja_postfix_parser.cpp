@@ -1,6 +1,6 @@
 // What may follow an operand: subscripts, attributes, calls, filters and tests.
-#include <array>
 #include <algorithm>
+#include <array>
 
 #include "core/fail.h"
 #include "text/jinja_expression_parser.h"

@@ -72,9 +72,9 @@ void dot_all_rows(const UnpackedRows& weights, std::int64_t strip, const Quantiz
                   std::int64_t row_end, float* out, std::int64_t out_stride) {
   std::int64_t r = row_begin;
   for (; r + 2 <= row_end; r += 2) {
-    dot_rows<kSigned, kHalves, 2>(weights, strip, x, r, out + r * out_stride, out_stride);
+    dot_rows<kSigned, kHalves, 2>(weights, strip, x, r, out + (r - row_begin) * out_stride, out_stride);
   }
-  if (r < row_end) dot_rows<kSigned, kHalves, 1>(weights, strip, x, r, out + r * out_stride, out_stride);
+  if (r < row_end) dot_rows<kSigned, kHalves, 1>(weights, strip, x, r, out + (r - row_begin) * out_stride, out_stride);
 }
 
 void dot_strip(DType type, const UnpackedRows& weights, std::int64_t strip, const QuantizedRows& x,

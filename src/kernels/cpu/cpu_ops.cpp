@@ -83,8 +83,7 @@ void matmul_item(const MatmulParams& p, const MatmulTarget& target, const Quanti
     for (std::int64_t s = 0; s < rows; s += kStripRows) {
       const bool whole = begin + s + kStripRows <= end;
       float side[kPassRows * kStripRows];
-      // Kernels index their output by activation row, from row 0.
-      float* out = whole ? target.out + begin + s : side - pass * kStripRows;
+      float* out = whole ? target.out + pass * w.rows + begin + s : side;
       const std::int64_t stride = whole ? w.rows : kStripRows;
       if (floats) {
         kIsa.dot_strip_f32(weights + s * p.cols, p.x, p.cols, pass, pass_end, out, stride);

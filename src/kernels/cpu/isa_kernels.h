@@ -62,6 +62,7 @@ constexpr std::int64_t attention_tile_floats(std::int64_t padded_dim) { return 2
 struct IsaKernels {
   void (*quantize_row)(const float* x, std::int64_t row, const QuantizedRows& to);
   void (*unpack_row)(DType type, const std::byte* source, std::int64_t row, const UnpackedRows& to);
+  // Rows [row_begin, row_end) of x; out: [row_end - row_begin, kStripRows], rows out_stride apart.
   void (*dot_strip)(DType type, const UnpackedRows& weights, std::int64_t strip, const QuantizedRows& x,
                     std::int64_t row_begin, std::int64_t row_end, float* out, std::int64_t out_stride);
   void (*unpack_row_f32)(DType type, const std::byte* source, std::int64_t cols, float* out);

@@ -34,7 +34,7 @@ void dot_strip(DType type, const UnpackedRows& weights, std::int64_t strip, cons
       const std::int64_t row = strip + n;
       const std::uint8_t* w = weights.q + row * cols;
       const float* scale = weights.scale + row * halves;
-      out[r * out_stride + n] =
+      out[(r - row_begin) * out_stride + n] =
           is_signed(type) ? dot_row(reinterpret_cast<const std::int8_t*>(w), scale, nullptr, xq, x_scale, sums, cols)
                           : dot_row(w, scale, weights.min + row * halves, xq, x_scale, sums, cols);
     }

@@ -103,8 +103,9 @@ QUIRE_INLINE void dot_rows_f32(const float* weights, const float* x, std::int64_
 void dot_strip_f32(const float* weights, const float* x, std::int64_t cols, std::int64_t row_begin,
                    std::int64_t row_end, float* out, std::int64_t out_stride) {
   std::int64_t r = row_begin;
-  for (; r + 2 <= row_end; r += 2) dot_rows_f32<2>(weights, x + r * cols, cols, out + r * out_stride, out_stride);
-  if (r < row_end) dot_rows_f32<1>(weights, x + r * cols, cols, out + r * out_stride, out_stride);
+  for (; r + 2 <= row_end; r += 2)
+    dot_rows_f32<2>(weights, x + r * cols, cols, out + (r - row_begin) * out_stride, out_stride);
+  if (r < row_end) dot_rows_f32<1>(weights, x + r * cols, cols, out + (r - row_begin) * out_stride, out_stride);
 }
 
 }  // namespace

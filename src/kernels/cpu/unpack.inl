@@ -244,7 +244,8 @@ void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
     }
     const float largest = horizontal_max(top);
     scale[b] = largest / 127;
-    const float inverse = largest > 0 ? 127 / largest : 0.f;
+    // Zero for infinities and NaN too, and for blocks so small that 127 / largest would overflow.
+    const float inverse = largest > 1e-30f && largest < 1e38f ? 127 / largest : 0.f;
     for (int half = 0; half < 2; ++half) {
       std::int32_t sum = 0;
       for (int i = 16 * half; i < 16 * half + 16; ++i) {
@@ -252,9 +253,8 @@ void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
         const float shifted = x[i] * inverse + 0x1.8p23f;
         std::int32_t bits;
         std::memcpy(&bits, &shifted, sizeof bits);
-        const std::int32_t rounded = bits - 0x4B400000;
-        q[i] = static_cast<std::int8_t>(rounded);
-        sum += rounded;
+        q[i] = static_cast<std::int8_t>(bits);
+        sum += q[i];
       }
       sums[2 * b + half] = scale[b] * static_cast<float>(sum);
     }

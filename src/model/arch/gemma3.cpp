@@ -9,6 +9,8 @@ namespace {
 
 // The period of the layer pattern; older files do not say it.
 constexpr int kDefaultPattern = 6;
+// The 27B model alone scales by its width per head, not by the head's size; its files do not say so.
+constexpr int kLayersOf27B = 62;
 
 }  // namespace
 
@@ -19,6 +21,10 @@ Result<void> describe_gemma3(const ArchKeys& keys, ModelConfig& config) {
   config.post_norms = true;
   config.activation = ActivateParams::Kind::gelu_tanh;
   config.embedding_scale = std::sqrt(static_cast<float>(config.width));
+
+  if (config.layers == kLayersOf27B && !keys.has("attention.scale")) {
+    config.attention_scale = 1.f / std::sqrt(static_cast<float>(config.width) / static_cast<float>(config.q_heads));
+  }
 
   if (!keys.has("rope.freq_base")) config.ropes[0].base = 1e6;
   RopeConfig local;

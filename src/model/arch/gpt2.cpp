@@ -8,6 +8,7 @@ Result<void> describe_gpt2(const ArchKeys& keys, ModelConfig& config) {
   QUIRE_TRY(config.epsilon, keys.real("attention.layer_norm_epsilon"));
   config.norm = NormParams::Kind::layer;
   config.positions = PositionKind::learned;
+  config.ropes.clear();
   config.fused_qkv = true;
   config.gated_mlp = false;
   config.activation = ActivateParams::Kind::gelu_tanh;
