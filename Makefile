@@ -11,6 +11,10 @@ JOBS ?= $(shell nproc)
 override PROMPT := $(value PROMPT)
 export PROMPT
 
+# Compiler results are shared between checkouts.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
 QUIRE := build/quire
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 

@@ -153,6 +153,9 @@ class Errors(unittest.TestCase):
         self.assertTrue(quire("run", "-m", tiny_model(), "-p", "-ctk", "-n", "1").stdout.startswith("-ctk"))
         self.check(1, "a folder; expected a text file", "run", "-m", tiny_model(), "-f", "/tmp")
 
+    def test_the_last_of_several_wins(self):
+        self.assertEqual(len(quire_json("run", "-m", tiny_model(), "-p", "a", "-n", "5", "-n", "1", *GREEDY)["tokens"]), 1)
+
     def test_a_pipe_is_no_model(self):
         fifo = Path(tiny_model()).with_suffix(".fifo")
         os.mkfifo(fifo)

@@ -39,6 +39,7 @@ int run(int argc, char** argv) {
   CLI::App app{"Quire: an LLM inference engine built around its key/value cache"};
   app.set_version_flag("--version", "quire " QUIRE_VERSION);
   app.require_subcommand(1);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // so that scripts can override
   app.get_formatter()->column_width(34);
   int status = kSuccess;
   add_run(app, status);
