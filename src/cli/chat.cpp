@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <iostream>
 
@@ -20,11 +20,14 @@ constexpr const char* kHelp =
     "/help   this\n"
     "/exit   leave (or Ctrl-D); Ctrl-C stops an answer";
 
-// Nothing at the end of input. Ctrl-C, or coming back from Ctrl-Z, only starts a new line.
+volatile std::sig_atomic_t resumed = 0;  // set when the program comes back from Ctrl-Z
+
+// Nothing at the end of input. A signal ends readline() the same way (and errno does not tell them
+// apart: libedit keeps an old one), so Ctrl-C and coming back from Ctrl-Z are noted by their handlers.
 std::optional<std::string> read_line() {
-  errno = 0;
+  resumed = 0;
   const std::unique_ptr<char, void (*)(void*)> line(readline("> "), std::free);
-  if (line == nullptr && (interrupted() || errno == EINTR)) {
+  if (line == nullptr && (interrupted() || resumed != 0)) {
     std::cout << '\n';
     return "";
   }
@@ -45,7 +48,7 @@ class Chat {
                            model_->info().name.empty() ? "model" : model_->info().name, model_->info().path,
                            session_.context(), session_.threads(), session_.kernels()));
     while (true) {
-      interrupted() = false;
+      interrupted() = computing() = false;
       const auto line = read_line();
       if (!line) {
         std::cout << '\n';
@@ -82,6 +85,8 @@ class Chat {
   }
 
   void answer(const std::string& text) {
+    interrupted() = false;
+    computing() = true;
     messages_.push_back({"user", text});
     GenerateOptions options;
     options.max_tokens = options_.predict;
@@ -132,6 +137,7 @@ int chat(const RunOptions& options) {
   auto session = options.model.open(*model, 0);
   if (!session.ok()) return report_error(session.error());
   catch_interrupts();
+  std::signal(SIGCONT, [](int) { resumed = 1; });
   return Chat(*model, std::move(*session), options).loop();
 }
 

@@ -102,11 +102,17 @@ std::atomic<bool>& interrupted() {
   return flag;
 }
 
+std::atomic<bool>& computing() {
+  static std::atomic<bool> flag{true};
+  return flag;
+}
+
 void catch_interrupts() {
   (void)interrupted();  // constructed before any signal can arrive
+  (void)computing();
   struct sigaction action {};
   action.sa_handler = [](int) {
-    if (interrupted().exchange(true)) _exit(kInterrupted);
+    if (interrupted().exchange(true) && computing()) _exit(kInterrupted);
   };
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);

@@ -42,8 +42,9 @@ Result<std::string> find_model(const std::string& given);
 
 Result<std::string> read_text(const std::string& path);  // "-" is standard input
 
-// Turns true at Ctrl-C. A second Ctrl-C before clear() ends the program.
+// Turns true at Ctrl-C. A second one ends the program while it computes: it may be stuck.
 std::atomic<bool>& interrupted();
+std::atomic<bool>& computing();
 void catch_interrupts();
 
 bool is_terminal(int fd);

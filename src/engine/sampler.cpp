@@ -57,8 +57,7 @@ void Sampler::penalize(std::span<const TokenId> history) {
   const std::size_t count = std::min(history.size(), static_cast<std::size_t>(options_.repeat_last));
   std::vector<TokenId> recent(history.end() - static_cast<std::ptrdiff_t>(count), history.end());
   std::ranges::sort(recent);
-  const auto repeated = std::ranges::unique(recent);
-  recent.erase(repeated.begin(), repeated.end());
+  recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
   for (const TokenId token : recent) {
     float& logit = candidates_[static_cast<std::size_t>(token)].logit;
     logit = logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
