@@ -44,7 +44,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
   std::optional<ChatTemplate> chat_template;
   if (gguf.has("tokenizer.chat_template")) {
     QUIRE_TRY(const auto source, gguf.string("tokenizer.chat_template"));
-    auto parsed = ChatTemplate::parse(std::string(source));
+    auto parsed = ChatTemplate::parse(source);
     if (!parsed.ok()) return fail(parsed.error().code, "{}: chat template: {}", path, parsed.error().message);
     chat_template = std::move(*parsed);
   }

@@ -64,7 +64,7 @@ struct ChatTemplate::Program {
   jinja::Block body;
 };
 
-Result<ChatTemplate> ChatTemplate::parse(std::string source) {
+Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
   Result<jinja::Block> body = jinja::parse_template(source);
   if (!body.ok()) return labelled(std::move(body).error());
   return ChatTemplate(std::make_shared<const Program>(Program{std::move(body).value()}));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "quire/result.h"
 
@@ -25,7 +26,7 @@ struct RenderLimits {
 class ChatTemplate {
  public:
   // An error names the line.
-  static Result<ChatTemplate> parse(std::string source);
+  static Result<ChatTemplate> parse(std::string_view source);
 
   // The context is an object: messages, add_generation_prompt, bos_token, eos_token, tools and
   // whatever else the template asks for. Safe to call from several threads.

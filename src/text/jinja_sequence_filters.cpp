@@ -218,6 +218,7 @@ Result<Value> choose(const Value& v, const Args& args, Budget& budget) {
   QUIRE_TRY(const Items items, iterate(v, budget));
   Items out;
   for (const Value& item : items) {
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): replaced below where ByAttribute is set
     Value subject = item;
     if constexpr (ByAttribute) {
       QUIRE_TRY(subject, get_path(item, args.positional[0], nullptr, budget));
