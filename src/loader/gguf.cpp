@@ -6,6 +6,7 @@
 
 #include "core/checked_math.h"
 #include "core/fail.h"
+#include "core/printable.h"
 #include "loader/gguf_bytes.h"
 
 namespace quire {
@@ -62,7 +63,7 @@ class Gguf::Reader {
                   kMaxNameBytes);
     }
     // Names are printed: no stranger's escape sequences on the terminal.
-    if (std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; })) {
+    if (std::ranges::any_of(text, is_control)) {
       return fail(Errc::bad_file, "{}: {} holds control characters: {:?}", file_name_, what, text);
     }
     return text;

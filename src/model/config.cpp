@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "core/printable.h"
 
 namespace quire {
 namespace {
@@ -24,7 +25,7 @@ constexpr std::array<Architecture, 5> kArchitectures{{
 std::string printable(std::string_view text) {
   std::string out(text);
   for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+    if (is_control(c)) c = '?';
   }
   return out;
 }

@@ -17,7 +17,6 @@ struct RopeConfig {
   double base = 10000;
   double linear_factor = 1;  // positions are divided by it
   bool use_factors = true;   // divide frequencies by rope_freqs.weight where the file has it
-  bool operator==(const RopeConfig&) const = default;
 };
 
 struct LayerConfig {
