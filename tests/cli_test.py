@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -211,6 +212,7 @@ class Terminal:
         self.seen = ""
 
     def send(self, text: str):
+        time.sleep(0.3)  # what arrives while the program changes the terminal's mode is discarded
         os.write(self.fd, text.encode())
 
     def wait_for(self, pattern: str, timeout: float = 60) -> str:
@@ -235,7 +237,8 @@ class Terminal:
                 os.waitpid(self.pid, 0)
                 raise AssertionError(f"does not end; last output: {self.seen!r}")
             if keys:
-                self.send(keys)
+                with contextlib.suppress(OSError):  # it has just ended
+                    self.send(keys)
             time.sleep(0.1)
         os.close(self.fd)
         return os.waitstatus_to_exitcode(ended[1])
@@ -255,10 +258,10 @@ class Chat(unittest.TestCase):
         self.assertRegex(t.wait_for(r"prefill .*\n.*\n> "), r"\([1-9]\d* cached\)")
         t.send("/reset\n")
         t.wait_for("started over")
+        t.wait_for("> ")
         t.send("/nonsense\n")
         t.wait_for("no command /nonsense")
-        t.send("/exit\n")
-        self.assertEqual(t.close(), 0)
+        self.assertEqual(t.close(keys="/exit\n"), 0)
 
     def test_control_c_stops_the_answer_not_the_program(self):
         t = Terminal("run", "-m", tiny_model("llama", "--ctx", "65536"), "-c", "60000", "--temp", "5", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--seed", "4")
@@ -302,8 +305,7 @@ class Chat(unittest.TestCase):
         t.send("/reset\n")
         t.wait_for("started over")
         t.wait_for("> ")
-        t.send("/exit\n")
-        self.assertEqual(t.close(), 0)
+        self.assertEqual(t.close(keys="/exit\n"), 0)
 
 
 if __name__ == "__main__":
