@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache pkg-config python3 libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev
-  libedit-dev libgtest-dev)
+  libedit-dev libssl-dev libgtest-dev librapidcheck-dev)
 # Fetching models needs pip, of whichever Python is first in the path.
 python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
 for group in "$@"; do

@@ -15,6 +15,7 @@ enum class Errc {
   unsupported,       // well-formed, but not something this build can do
   io,                // the operating system refused
   context_full,      // no room left for another token
+  out_of_memory,     // a memory budget is used up
   cancelled,         // stopped on request
 };
 
