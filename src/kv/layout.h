@@ -1,0 +1,38 @@
+// From the shape of a layer group to where every byte of its pages lies.
+//
+//   page:   layer 0 [keys: head 0 | head 1 | ...] [values: head 0 | head 1 | ...]   layer 1 ...
+//
+// Layer by layer, because attention reads one layer of many pages; a tile is contiguous.
+#pragma once
+
+#include <cstdint>
+
+#include "kv/view.h"
+#include "quire/result.h"
+
+namespace quire {
+
+// The layers of a model with one shape and one retention rule.
+struct KvGroupSpec {
+  std::int64_t layers = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t key_dim = 0;    // with latent: of the RoPE part
+  std::int64_t value_dim = 0;  // with latent: of the latent
+  bool latent = false;
+  KvFormat keys = KvFormat::f16;
+  KvFormat values = KvFormat::f16;
+  KvVisibility visible;
+  std::int64_t sink_pages = 0;
+  std::int64_t recent_pages = 0;
+};
+
+Result<KvGroupLayout> make_layout(const KvGroupSpec& spec);
+
+// What `tokens` tokens of one sequence take once committed: sealed pages, pages that stay wide, the
+// open page, as the allocator counts them. The estimate before anything is allocated.
+std::uint64_t sequence_bytes(const KvGroupLayout& layout, std::int64_t tokens);
+
+// The first `count` tokens of a wide page, all layers: what copy-on-write copies.
+void copy_tokens(const KvGroupLayout& layout, const std::byte* from, std::byte* to, std::int64_t count);
+
+}  // namespace quire
