@@ -66,30 +66,56 @@ struct RopeParams {
   bool adjacent_pairs;    // pair (2i, 2i+1) if true, else (i, i + rope_dim/2)
 };
 
-struct AppendParams {
-  const float* keys;    // [rows, kv_heads, head_dim]
-  const float* values;  // [rows, kv_heads, head_dim]
-  KvLayerView kv;
-  std::int64_t rows;
-  std::int64_t first_position;
-  std::int64_t kv_heads;
-  std::int64_t head_dim;
+// Where in a cache an operation works: one layer of one group.
+struct KvTarget {
+  const KvGroupLayout* group;
+  std::int64_t layer;
+  std::span<const KvRows> sequences;
 };
 
-// Row r is the query at position first_position + r. It sees itself and what came before, as the
-// cache holds it; with a window W > 0 exactly the last W of those. Nothing else of kv is read.
+// Writes the rows of each sequence at its next positions, into the wide pages.
+struct AppendParams {
+  const float* keys;    // [rows, kv_heads, keys.dim]
+  const float* values;  // [rows, kv_heads, values.dim]
+  KvTarget kv;
+};
+
+// Encodes wide pages that these rows complete (and that do not stay wide) into their packed pages.
+struct EncodeParams {
+  KvTarget kv;
+};
+
+// Row r of a sequence is the query at position first_position + r. It sees itself and what came
+// before, as the cache holds it and as the group's visibility allows. Nothing else is read.
 struct AttentionParams {
-  const float* q;  // [rows, q_heads, head_dim]
-  float* out;      // [rows, q_heads, head_dim]
-  KvLayerView kv;
-  std::int64_t rows;
-  std::int64_t first_position;
+  const float* q;        // [rows, q_heads, query_dim], not yet scaled
+  const float* q_sinks;  // the same queries, turned for the sinks; null where the group has none
+  float* out;            // [rows, q_heads, values.dim]
+  KvTarget kv;
   std::int64_t q_heads;
-  std::int64_t kv_heads;
-  std::int64_t head_dim;
-  std::int64_t window;  // 0: none
   float scale;
-  float softcap;  // scores become softcap * tanh(score / softcap); 0: none
+  float softcap;       // scores become softcap * tanh(score / softcap); 0: none
+  float* log_sum_exp;  // [rows, q_heads], or null: what `score` needs
+};
+
+// How much attention each cached token got: adds exp(score - log_sum_exp), summed over the rows and
+// the query heads of a KV head. Online softmax never holds these probabilities, hence an
+// operation of its own, after attention. One sequence.
+struct ScoreParams {
+  const float* q;            // [rows, q_heads, query_dim]
+  const float* log_sum_exp;  // [rows, q_heads]
+  KvTarget kv;               // exactly one sequence, of a group without sinks or window
+  std::int64_t q_heads;
+  float scale;
+  float softcap;
+  float* sums;  // [kv_heads, kept_tokens + positions from table.first_position to the last row]
+};
+
+// x[r] = x[r] times the Hadamard matrix of kv/hadamard.h; its own inverse.
+struct HadamardParams {
+  float* x;  // [rows, dim], in place
+  std::int64_t rows;
+  std::int64_t dim;
 };
 
 struct ActivateParams {
@@ -108,7 +134,10 @@ struct Ops {
   void (*norm)(const NormParams&, ThreadPool&);
   void (*rope)(const RopeParams&, ThreadPool&);
   void (*append)(const AppendParams&, ThreadPool&);
+  void (*encode)(const EncodeParams&, ThreadPool&);
   void (*attention)(const AttentionParams&, ThreadPool&);
+  void (*score)(const ScoreParams&, ThreadPool&);
+  void (*hadamard)(const HadamardParams&, ThreadPool&);
   void (*activate)(const ActivateParams&, ThreadPool&);
   void (*add)(const float* x, float* into, std::int64_t count, ThreadPool&);  // into[i] += x[i]
 };

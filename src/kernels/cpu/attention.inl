@@ -1,183 +1,244 @@
-// Attention over one segment of the cache, in tiles of 32 tokens with an online softmax. A tile of
-// keys is turned so that one lane is one token: scores need no horizontal sums, and the softmax
-// works on whole vectors. The tile is shared by all queries, so its conversion is paid once.
+// Attention over a stretch of pages, with an online softmax. One lane is one token while scores are
+// computed: no horizontal sums, and the softmax works on whole vectors. A query's sums are
+// added in the same order whichever queries are computed with it.
+#include "kernels/cpu/tiles.inl"
 
 namespace quire {
 namespace {
 
-constexpr std::int64_t kTileVectors = kTileTokens / 8;
+constexpr float kMinusInfinity = -__builtin_inff();
 
-// Values [d, d + width) of one token, zero beyond; width is at most 8.
-template <KvType kType>
-QUIRE_INLINE F8 load_values(const std::byte* row, std::int64_t d, std::int64_t width) {
-  if constexpr (kType == KvType::f32) {
-    const float* at = reinterpret_cast<const float*>(row) + d;
-    return width == 8 ? load8(at) : load_part(at, width);
-  } else {
-    const std::uint16_t* at = reinterpret_cast<const std::uint16_t*>(row) + d;
-    if (width == 8) return load8_f16(at);
-    F8 v = broadcast(0);
-    for (std::int64_t j = 0; j < width; ++j) v[j] = load_f16(at + j);
-    return v;
-  }
+// Lanes of vector v whose token is in [first, last).
+QUIRE_INLINE I8 in_range(int v, std::int64_t first, std::int64_t last) {
+  const auto splat = [](std::int64_t x) {
+    const auto n = static_cast<std::int32_t>(x);
+    return I8{n, n, n, n, n, n, n, n};
+  };
+  const I8 token = I8{0, 1, 2, 3, 4, 5, 6, 7} + splat(8 * v);
+  return (token >= splat(first)) & (token < splat(last));
 }
 
-// Tokens beyond `count` are never read; their keys are 0.
-template <KvType kType>
-QUIRE_INLINE void load_keys(const KvStream& keys, std::int64_t begin, std::int64_t count, std::int64_t head_dim,
-                            float* keys_t) {  // [head_dim, 32]
-  for (std::int64_t d = 0; d < head_dim; d += 8) {
-    const std::int64_t width = head_dim - d < 8 ? head_dim - d : 8;
-    for (std::int64_t t = 0; t < kTileTokens; t += 8) {
-      F8 block[8];
-      for (std::int64_t i = 0; i < 8; ++i) {
-        block[i] = t + i < count ? load_values<kType>(keys.at(0, begin + t + i), d, width) : broadcast(0);
+// Queries of one pass over a tile.
+struct Together {
+  std::int64_t query[kMaxTogether];
+  std::int64_t first[kMaxTogether], last[kMaxTogether];  // tokens of the tile that it sees
+  int count = 0;
+};
+
+using TileScores = float[kMaxTogether][kLine];
+
+QUIRE_INLINE void score_tile(const Stretch& s, const KeyTile& k, const Together& queries, TileScores& scores) {
+  const int count = queries.count;
+  const float* weights[kMaxTogether] = {};
+  float* sums[kMaxTogether] = {};
+  alignas(32) TileScores group_sums;
+  float bias[kMaxTogether] = {};
+  for (int i = 0; i < count; ++i) weights[i] = s.q + queries.query[i] * s.query_stride;
+  if (k.channel_scale != nullptr) {
+    float* turned = s.scratch;
+    for (int i = 0; i < count; ++i, turned += s.query_stride) {
+      F8 total = broadcast(0);
+      for (std::int64_t d = 0; d < k.dim; d += 8) {
+        const F8 q = load8(weights[i] + d);
+        store8(turned + d, q * load8(k.channel_scale + d));
+        total = fma(q, load8(k.channel_zero + d), total);
       }
-      transpose8(block);
-      for (std::int64_t j = 0; j < width; ++j) store8(keys_t + (d + j) * kTileTokens + t, block[j]);
+      bias[i] = horizontal_sum(total);
+      weights[i] = turned;
+    }
+  }
+  const auto clear = [count](TileScores& to) {
+    for (int i = 0; i < count; ++i) {
+      for (std::int64_t t = 0; t < kLine; t += 8) store8(to[i] + t, broadcast(0));
+    }
+  };
+  clear(scores);
+  for (std::int64_t d = 0; d < k.dim; d += k.group_dims) {
+    for (int i = 0; i < count; ++i) sums[i] = k.scale != nullptr ? group_sums[i] : scores[i];
+    if (k.scale != nullptr) clear(group_sums);
+    const std::int64_t end = d + k.group_dims < k.dim ? d + k.group_dims : k.dim;
+    k.kernels->fold[count - 1](k.lines, d, end, weights, sums);
+    for (int i = 0; k.scale != nullptr && i < count; ++i) {
+      const float* scale = k.scale + d / k.group_dims * kLine;
+      for (std::int64_t t = 0; t < kLine; t += 8) {
+        store8(scores[i] + t, fma(load8(scale + t), load8(group_sums[i] + t), load8(scores[i] + t)));
+      }
+    }
+  }
+  for (int i = 0; i < count; ++i) {
+    for (std::int64_t t = 0; t < kLine; t += 8) {
+      F8 score = load8(scores[i] + t) + broadcast(bias[i]);
+      if (s.softcap > 0) {  // cap * tanh(y) = cap * (1 - 2 / (exp(2y) + 1))
+        const F8 e = exp8(score * broadcast(2.f / s.softcap));
+        score = broadcast(s.softcap) * (broadcast(1) - broadcast(2) / (e + broadcast(1)));
+      }
+      store8(scores[i] + t, score);
     }
   }
 }
 
-template <KvType kType>
-QUIRE_INLINE void load_value_rows(const KvStream& values, std::int64_t begin, std::int64_t count, std::int64_t head_dim,
-                                  std::int64_t padded_dim, float* rows) {  // [32, padded_dim]
-  for (std::int64_t t = 0; t < count; ++t) {
-    for (std::int64_t d = 0; d < padded_dim; d += 8) {
-      const std::int64_t width = head_dim - d < 8 ? head_dim - d : 8;
-      store8(rows + t * padded_dim + d, load_values<kType>(values.at(0, begin + t), d, width));
+// Scores become weights, zero where a query does not see; its maximum and sum go on. Step by step for all
+// queries, so that they do not wait for one another. correction: what sums so far are to be multiplied with.
+QUIRE_INLINE void weigh(const SoftmaxStates& states, const Together& queries, TileScores& scores,
+                        float (&correction)[kMaxTogether]) {
+  float new_max[kMaxTogether];
+  for (int i = 0; i < queries.count; ++i) {
+    F8 x[kLineVectors];
+    for (int v = 0; v < kLineVectors; ++v) x[v] = load8(scores[i] + 8 * v);
+    if (queries.first[i] > 0 || queries.last[i] < kLine) {
+      for (int v = 0; v < kLineVectors; ++v) {
+        x[v] = in_range(v, queries.first[i], queries.last[i]) ? x[v] : broadcast(kMinusInfinity);
+        store8(scores[i] + 8 * v, x[v]);
+      }
+    }
+    const float max = states.max[queries.query[i]];
+    const float tile_max = horizontal_max(max8(max8(x[0], x[1]), max8(x[2], x[3])));
+    new_max[i] = tile_max > max ? tile_max : max;
+  }
+  F8 total[kMaxTogether];
+  for (int i = 0; i < queries.count; ++i) {
+    total[i] = broadcast(0);
+    for (int v = 0; v < kLineVectors; ++v) {
+      const F8 x = load8(scores[i] + 8 * v);
+      const F8 e = x == broadcast(kMinusInfinity) ? broadcast(0) : exp8(x - broadcast(new_max[i]));
+      total[i] = total[i] + e;
+      store8(scores[i] + 8 * v, e);
+    }
+  }
+  for (int i = 0; i < queries.count; ++i) {
+    float& max = states.max[queries.query[i]];
+    float& sum = states.sum[queries.query[i]];
+    correction[i] = sum == 0 ? 0.f : 1.f;
+    if (sum != 0 && new_max[i] != max) correction[i] = exp8(broadcast(max - new_max[i]))[0];
+    sum = sum * correction[i] + horizontal_sum(total[i]);
+    max = new_max[i];
+  }
+}
+
+// Adds to out of the first `count` queries, which all see tokens [first, last).
+QUIRE_INLINE void add_values(const ValueTile& v, const float* const* weights, float* const* out, int count,
+                             std::int64_t first, std::int64_t last, float* scratch) {
+  const std::int64_t groups = v.scale != nullptr ? (v.chunks + v.group_chunks - 1) / v.group_chunks : 0;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    for (int i = 0; i < count; ++i) {
+      float* scaled = scratch + (g * kMaxTogether + i) * kLine;
+      for (std::int64_t t = 0; t < kLine; t += 8) {
+        store8(scaled + t, load8(weights[i] + t) * load8(v.scale + g * kLine + t));
+      }
+    }
+  }
+  for (std::int64_t c = 0; c < v.chunks; ++c) {
+    const std::int64_t g = groups > 0 ? c / v.group_chunks : 0;
+    const float* chunk_weights[kMaxTogether] = {};
+    float* sums[kMaxTogether] = {};
+    for (int i = 0; i < count; ++i) {
+      chunk_weights[i] = groups > 0 ? scratch + (g * kMaxTogether + i) * kLine : weights[i];
+      sums[i] = out[i] + c * kLine;
+    }
+    const bool tail = v.tail != nullptr && c + 1 == v.chunks;
+    (tail ? kLineKernels<F32Line> : *v.kernels)
+        .fold[count - 1](tail ? float_lines(v.tail) : v.chunk(c), first, last, chunk_weights, sums);
+    for (int i = 0; v.zero != nullptr && i < count; ++i) {
+      F8 total = broadcast(0);
+      for (int n = 0; n < kLineVectors; ++n) {
+        const F8 zero = load8(v.zero + g * kLine + 8 * n);
+        total = fma(load8(weights[i] + 8 * n), in_range(n, first, last) ? zero : broadcast(0), total);
+      }
+      const F8 zeros = broadcast(horizontal_sum(total));
+      for (std::int64_t d = 0; d < kLine; d += 8) store8(sums[i] + d, load8(sums[i] + d) + zeros);
     }
   }
 }
 
-QUIRE_INLINE void load_tile(const AttentionSegment& s, std::int64_t begin, std::int64_t count, float* keys_t,
-                            float* values) {
-  if (s.keys.type == KvType::f32) {
-    load_keys<KvType::f32>(s.keys, begin, count, s.head_dim, keys_t);
-  } else {
-    load_keys<KvType::f16>(s.keys, begin, count, s.head_dim, keys_t);
+QUIRE_INLINE void attend_together(const Stretch& s, const SoftmaxStates& states, const KeyTile& k, const ValueTile& v,
+                                  const Together& queries) {
+  alignas(32) TileScores scores;
+  score_tile(s, k, queries, scores);
+  const float* weights[kMaxTogether] = {};
+  float* out[kMaxTogether] = {};
+  float correction[kMaxTogether];
+  weigh(states, queries, scores, correction);
+  bool alike = true;
+  for (int i = 0; i < queries.count; ++i) {
+    weights[i] = scores[i];
+    out[i] = states.out + queries.query[i] * s.value_stride;
+    alike = alike && queries.first[i] == queries.first[0] && queries.last[i] == queries.last[0];
+    if (correction[i] == 1) continue;
+    for (std::int64_t d = 0; d < s.value_stride; d += 8)
+      store8(out[i] + d, load8(out[i] + d) * broadcast(correction[i]));
   }
-  if (s.values.type == KvType::f32) {
-    load_value_rows<KvType::f32>(s.values, begin, count, s.head_dim, s.padded_dim, values);
-  } else {
-    load_value_rows<KvType::f16>(s.values, begin, count, s.head_dim, s.padded_dim, values);
-  }
-}
-
-// out = out * correction + sum over tokens of weight * value, kVectors registers of it at a time.
-template <int kVectors>
-QUIRE_INLINE void accumulate(const float* weights, std::int64_t first, std::int64_t last, const float* values,
-                             std::int64_t padded_dim, float correction, float* out) {
-  F8 sums[kVectors];
-  for (int v = 0; v < kVectors; ++v) sums[v] = load8(out + 8 * v) * broadcast(correction);
-  for (std::int64_t t = first; t < last; ++t) {
-    const F8 w = broadcast(weights[t]);
-    for (int v = 0; v < kVectors; ++v) sums[v] = fma(w, load8(values + t * padded_dim + 8 * v), sums[v]);
-  }
-  for (int v = 0; v < kVectors; ++v) store8(out + 8 * v, sums[v]);
-}
-
-// Dot products of kQueries queries with all 32 keys. Two at a time keep eight sums in flight, as
-// many as two multiply-add units with a latency of four need.
-template <int kQueries>
-QUIRE_INLINE void score_tile(const AttentionSegment& s, const std::int64_t* queries, const float* keys_t,
-                             F8 (*scores)[kTileVectors]) {
-  F8 sums[kQueries][kTileVectors] = {};
-  const float* q[kQueries];
-  for (int i = 0; i < kQueries; ++i) q[i] = s.q + queries[i] * s.padded_dim;
-  for (std::int64_t d = 0; d < s.head_dim; ++d) {
-    for (int v = 0; v < kTileVectors; ++v) {
-      const F8 keys = load8(keys_t + d * kTileTokens + 8 * v);
-      for (int i = 0; i < kQueries; ++i) sums[i][v] = fma(broadcast(q[i][d]), keys, sums[i][v]);
-    }
-  }
-  for (int i = 0; i < kQueries; ++i) {
-    for (int v = 0; v < kTileVectors; ++v) scores[i][v] = sums[i][v];
+  float* scratch = s.scratch + kMaxTogether * s.query_stride;
+  if (alike) return add_values(v, weights, out, queries.count, queries.first[0], queries.last[0], scratch);
+  for (int i = 0; i < queries.count; ++i) {
+    add_values(v, weights + i, out + i, 1, queries.first[i], queries.last[i], scratch);
   }
 }
 
-// Folds the scores of query i over tokens [first, last) of the tile into its running softmax.
-QUIRE_INLINE void fold_tile(const AttentionSegment& s, std::int64_t i, F8 (&scores)[kTileVectors], std::int64_t first,
-                            std::int64_t last, const float* values) {
-  if (s.softcap > 0) {
-    for (F8& score : scores) {  // cap * tanh(y) = cap * (1 - 2 / (exp(2y) + 1))
-      const F8 e = exp8(score * broadcast(2.f / s.softcap));
-      score = broadcast(s.softcap) * (broadcast(1) - broadcast(2) / (e + broadcast(1)));
-    }
-  }
-  alignas(32) float weights[kTileTokens];
-  for (int v = 0; v < kTileVectors; ++v) store8(weights + 8 * v, scores[v]);
-  constexpr float kMinusInfinity = -__builtin_inff();
-  for (std::int64_t t = 0; t < first; ++t) weights[t] = kMinusInfinity;
-  for (std::int64_t t = last; t < kTileTokens; ++t) weights[t] = kMinusInfinity;
-
-  F8 top = load8(weights);
-  for (int v = 1; v < kTileVectors; ++v) top = max8(top, load8(weights + 8 * v));
-  const float old_max = s.max[i];
-  const float tile_max = horizontal_max(top);
-  const float new_max = tile_max > old_max ? tile_max : old_max;
-  const F8 shift = broadcast(new_max);
-  F8 total = broadcast(0);
-  for (int v = 0; v < kTileVectors; ++v) {
-    const F8 score = load8(weights + 8 * v);
-    F8 e = exp8(score - shift);
-    e = score == broadcast(kMinusInfinity) ? broadcast(0) : e;
-    total = total + e;
-    store8(weights + 8 * v, e);
-  }
-  const float correction = s.sum[i] == 0 ? 0.f : exp8(broadcast(old_max - new_max))[0];
-  s.sum[i] = s.sum[i] * correction + horizontal_sum(total);
-  s.max[i] = new_max;
-
-  float* out = s.out + i * s.padded_dim;
-  std::int64_t d = 0;
-  for (; d + 64 <= s.padded_dim; d += 64) {
-    accumulate<8>(weights, first, last, values + d, s.padded_dim, correction, out + d);
-  }
-  for (; d < s.padded_dim; d += 8) {
-    accumulate<1>(weights, first, last, values + d, s.padded_dim, correction, out + d);
-  }
+// Tiles of a head are far apart, a page each, so the hardware does not see the next one coming. In large
+// ones it soon does.
+constexpr std::int64_t kSmallTile = 2560;
+QUIRE_INLINE void prefetch_tiles(const Stretch& s, std::int64_t page) {
+  if (page >= s.pages || s.tiles[page].values == nullptr) return;
+  const PageTileLayouts& layout = s.tiles[page].packed ? s.packed : s.wide;
+  const auto prefetch = [](const std::byte* tile, std::int64_t bytes) {
+    const std::int64_t end = bytes > kSmallTile ? kSmallTile / 4 : bytes;
+    for (std::int64_t i = 0; i < end; i += 64) __builtin_prefetch(tile + i);
+  };
+  prefetch(s.tiles[page].keys, layout.keys.bytes);
+  prefetch(s.tiles[page].values, layout.values.bytes);
 }
 
-void attend(const AttentionSegment& s) {
-  for (std::int64_t i = 0; i < s.queries; ++i) {
-    s.max[i] = -__builtin_inff();
-    s.sum[i] = 0;
-  }
-  std::memset(s.out, 0, static_cast<std::size_t>(s.queries * s.padded_dim) * sizeof(float));
-  float* keys_t = s.tile;
-  float* values = s.tile + kTileTokens * s.padded_dim;
-  for (std::int64_t begin = s.begin; begin < s.end; begin += kTileTokens) {
-    const std::int64_t count = s.end - begin < kTileTokens ? s.end - begin : kTileTokens;
-    const auto first_of = [&](std::int64_t i) {
-      const std::int64_t after = s.position[i] + 1;
-      const std::int64_t visible = s.window > 0 && after > s.window ? after - s.window : 0;
-      return visible > begin ? visible - begin : 0;
-    };
+// Calls body for the queries that see anything of each page, three at a time; four are two and two.
+template <bool kValues, class Body>
+QUIRE_INLINE void for_each_pass(const Stretch& s, Body body) {
+  for (std::int64_t page = 0; page < s.pages; ++page) {
+    const std::int64_t begin = s.begin + page * kPageTokens;
+    const auto first_of = [&](std::int64_t i) { return s.first[i] > begin ? s.first[i] - begin : 0; };
     const auto last_of = [&](std::int64_t i) {
-      const std::int64_t after = s.position[i] + 1;
-      return after - begin < count ? after - begin : count;
+      return s.last[i] - begin < kPageTokens ? s.last[i] - begin : kPageTokens;
     };
-    std::int64_t pair[2];
-    int waiting = 0;
-    bool loaded = false;
-    for (std::int64_t i = 0; i < s.queries; ++i) {
-      if (first_of(i) < last_of(i)) pair[waiting++] = i;
-      if (waiting == 0 || (waiting == 1 && i + 1 < s.queries)) continue;
-      if (!loaded) load_tile(s, begin, count, keys_t, values);
-      loaded = true;
-      F8 scores[2][kTileVectors];
-      if (waiting == 2) {
-        score_tile<2>(s, pair, keys_t, scores);
-      } else {
-        score_tile<1>(s, pair, keys_t, scores);
-      }
-      for (int w = 0; w < waiting; ++w) {
-        fold_tile(s, pair[w], scores[w], first_of(pair[w]), last_of(pair[w]), values);
-      }
-      waiting = 0;
+    std::int64_t left = 0;
+    for (std::int64_t i = 0; i < s.queries; ++i) left += first_of(i) < last_of(i);
+    if (left == 0) continue;
+    prefetch_tiles(s, page + 1);
+    KeyTile k;
+    ValueTile v;
+    make_ready<kValues>(s, s.tiles[page], k, v);
+    Together queries;
+    for (std::int64_t i = 0; left > 0; ++i) {
+      if (first_of(i) >= last_of(i)) continue;
+      queries.query[queries.count] = i;
+      queries.first[queries.count] = first_of(i);
+      queries.last[queries.count] = last_of(i);
+      ++queries.count;
+      const std::int64_t pass = left == 4 || left == 2 ? 2 : left == 1 ? 1 : kMaxTogether;
+      if (queries.count < pass) continue;
+      body(page, k, v, queries);
+      left -= queries.count;
+      queries.count = 0;
     }
   }
+}
+
+void attend(const Stretch& s, const SoftmaxStates& states) {
+  for_each_pass<true>(s, [&](std::int64_t, const KeyTile& k, const ValueTile& v, const Together& queries) {
+    attend_together(s, states, k, v, queries);
+  });
+}
+
+void score(const Stretch& s, const float* log_sum_exp, float* sums) {
+  for_each_pass<false>(s, [&](std::int64_t page, const KeyTile& k, const ValueTile&, const Together& queries) {
+    alignas(32) TileScores scores;
+    score_tile(s, k, queries, scores);
+    for (int i = 0; i < queries.count; ++i) {
+      const F8 shift = broadcast(log_sum_exp[queries.query[i]]);
+      for (int v = 0; v < kLineVectors; ++v) {
+        float* to = sums + page * kLine + 8 * v;
+        const F8 probability = exp8(load8(scores[i] + 8 * v) - shift);
+        store8(to, load8(to) + (in_range(v, queries.first[i], queries.last[i]) ? probability : broadcast(0)));
+      }
+    }
+  });
 }
 
 }  // namespace

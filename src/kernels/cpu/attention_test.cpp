@@ -1,138 +1,194 @@
 #include <gtest/gtest.h>
 
-#include <limits>
-
-#include "kernels/cpu/kernel_test_support.h"
+#include "kernels/cpu/cache_test_support.h"
 
 namespace quire {
 namespace {
 
 using namespace testing_support;
 
-struct Shape {
-  std::int64_t q_heads, kv_heads, head_dim;
+struct Case {
+  CacheShape shape;
+  std::int64_t length, rows, kept = 0, first_position = 0;
+  float softcap = 0, deviation = 1;
 };
 
-// A cache of `capacity` positions of which `length` hold data; the rest, and the gaps between, are NaN.
-struct Cache {
-  Cache(const Shape& s, std::int64_t length, std::int64_t capacity, KvType type = KvType::f16)
-      : stride(s.head_dim + 8) {
-    fill(keys, view.keys, s, length, capacity, type, 1);
-    fill(values, view.values, s, length, capacity, type, 2);
+// Every backend against the reference, over a sequence that holds nothing it need not hold.
+void expect_agreement(const Case& c, float tolerance) {
+  ThreadPool pool(2);
+  TestSequence sequence(c.shape, c.length, 1, c.kept, c.first_position);
+  const std::int64_t first = c.length - c.rows;
+  sequence.release(first);
+  const KvRows rows{0, c.rows, first, sequence.table()};
+  const auto q = random_floats(c.rows * c.shape.q_heads * c.shape.query_dim(), 3, c.deviation);
+  const auto q_sinks = random_floats(c.rows * c.shape.q_heads * c.shape.query_dim(), 4, c.deviation);
+  const auto truth = attend(ref_ops(), c.shape, {&rows, 1}, pool, q, q_sinks, c.softcap);
+  for (const Ops* ops : fast_ops()) {
+    const auto fast = attend(*ops, c.shape, {&rows, 1}, pool, q, q_sinks, c.softcap);
+    EXPECT_LT(largest_difference(truth.out, fast.out), tolerance)
+        << ops->name << " " << describe(c.shape) << " length " << c.length << " rows " << c.rows << " kept " << c.kept
+        << " from " << c.first_position;
+    EXPECT_LT(largest_difference(truth.log_sum_exp, fast.log_sum_exp), tolerance * c.deviation)
+        << ops->name << " " << describe(c.shape) << " length " << c.length;
   }
-  void fill(std::vector<std::byte>& bytes, KvStream& stream, const Shape& s, std::int64_t length, std::int64_t capacity,
-            KvType type, unsigned seed) {
-    bytes.resize(static_cast<std::size_t>(s.kv_heads * capacity * stride * bytes_per_value(type)), std::byte{0xFF});
-    stream = {bytes.data(), type, capacity * stride, stride};
-    const auto data = random_floats(s.kv_heads * length * s.head_dim, seed);
-    const float* from = data.data();
-    for (std::int64_t h = 0; h < s.kv_heads; ++h) {
-      for (std::int64_t t = 0; t < length; ++t) {
-        for (std::int64_t d = 0; d < s.head_dim; ++d) set(stream, h, t, d, *from++);
-      }
-    }
-  }
-  static void set(const KvStream& stream, std::int64_t h, std::int64_t t, std::int64_t d, float x) {
-    if (stream.type == KvType::f32) reinterpret_cast<float*>(stream.at(h, t))[d] = x;
-    if (stream.type == KvType::f16) reinterpret_cast<f16_t*>(stream.at(h, t))[d] = f32_to_f16(x);
-  }
-  std::int64_t stride;
-  std::vector<std::byte> keys, values;  // 0xFF bytes are NaN in both types
-  KvLayerView view{};
-};
-
-std::vector<float> attend(const Ops& ops, const Shape& s, const Cache& cache, const std::vector<float>& q,
-                          std::int64_t first, std::int64_t rows, ThreadPool& pool, std::int64_t window = 0,
-                          float softcap = 0) {
-  std::vector<float> out(static_cast<std::size_t>(rows * s.q_heads * s.head_dim), NAN);
-  const float scale = 1.f / std::sqrt(static_cast<float>(s.head_dim));
-  ops.attention(
-      {q.data(), out.data(), cache.view, rows, first, s.q_heads, s.kv_heads, s.head_dim, window, scale, softcap}, pool);
-  return out;
 }
 
-const Shape kShapes[] = {{9, 3, 64}, {4, 1, 256}, {2, 2, 16}, {6, 2, 20}, {8, 1, 72}};
+constexpr float kTolerance = 3e-5f;
 
 TEST(Attention, AgreesWithTheReferenceAtTheEdges) {
-  ThreadPool pool(2);
-  for (const Shape& s : kShapes) {
-    for (const std::int64_t length : {1, 2, 31, 32, 33, 64, 511, 512, 513, 1100}) {
-      for (const std::int64_t rows : {std::int64_t{1}, std::min<std::int64_t>(length, 40)}) {
-        for (const std::int64_t window : {0, 1, 8, 33, 600}) {
-          const KvType type = window == 8 ? KvType::f32 : KvType::f16;
-          const Cache cache(s, length, length + 40, type);
-          const auto q = random_floats(rows * s.q_heads * s.head_dim, 3);
-          const auto truth = attend(ref_ops(), s, cache, q, length - rows, rows, pool, window);
-          for (const Ops* ops : fast_ops()) {
-            EXPECT_LT(largest_difference(truth, attend(*ops, s, cache, q, length - rows, rows, pool, window)), 2e-5f)
-                << ops->name << " dim " << s.head_dim << " length " << length << " rows " << rows << " window "
-                << window;
-          }
-        }
+  for (const std::int64_t length : {1, 2, 31, 32, 33, 64, 511, 512, 513, 1100}) {
+    for (const std::int64_t rows : {std::int64_t{1}, std::min<std::int64_t>(length, 40)}) {
+      for (const std::int64_t window : {0, 1, 8, 33, 600}) {
+        CacheShape shape{.q_heads = 3, .kv_heads = 1, .key_dim = 20, .value_dim = 20};
+        shape.visible.window = window;
+        expect_agreement({shape, length, rows}, kTolerance);
+        shape.values = KvFormat::q4;
+        shape.visible.sinks = 4;
+        expect_agreement({shape, length, rows}, kTolerance);
       }
     }
   }
+}
+
+TEST(Attention, EveryPairOfFormats) {
+  for (const KvFormatInfo& keys : kv_formats()) {
+    for (const KvFormatInfo& values : kv_formats()) {
+      const CacheShape shape{.q_heads = 3, .kv_heads = 1, .keys = keys.format, .values = values.format};
+      expect_agreement({shape, 75, 1}, kTolerance);
+      expect_agreement({shape, 75, 9}, kTolerance);
+    }
+  }
+}
+
+// Whatever comes together: the lists are crossed at random, always alike.
+TEST(Attention, AgreesWithTheReferenceOnManyMixtures) {
+  std::mt19937 generator(5);
+  const auto one_of = [&](auto list) { return *(list.begin() + generator() % list.size()); };
+  using Numbers = std::initializer_list<std::int64_t>;
+  for (int i = 0; i < 160; ++i) {
+    Case c{};
+    c.shape.kv_heads = one_of(Numbers{1, 2});
+    c.shape.q_heads = c.shape.kv_heads * one_of(Numbers{1, 2, 3, 4, 7, 8});
+    c.shape.key_dim = one_of(Numbers{16, 20, 64, 72, 128, 256});
+    c.shape.value_dim = one_of(Numbers{c.shape.key_dim, 16, 40, 96});
+    c.shape.keys = kv_formats()[generator() % 10].format;
+    c.shape.values = kv_formats()[generator() % 10].format;
+    c.shape.key_order = generator() % 4 == 0 ? KvOrder::rows : KvOrder::lanes;
+    c.shape.visible = {one_of(Numbers{0, 0, 4, 40, 600}), one_of(Numbers{0, 0, 1, 8, 33, 600})};
+    c.shape.sink_pages = one_of(Numbers{0, 0, 1, 3});
+    c.shape.recent_pages = one_of(Numbers{0, 0, 1, 4});
+    c.length = one_of(Numbers{1, 31, 32, 33, 130, 511, 512, 513, 1100});
+    c.rows = std::min(c.length, one_of(Numbers{1, 1, 2, 5, 33}));
+    c.kept = one_of(Numbers{0, 0, 1, 40, 530});
+    if (c.kept > 0 && c.length > 64 + c.rows) c.first_position = 64;
+    expect_agreement(c, kTolerance);
+  }
+}
+
+TEST(Attention, Latent) {
+  for (const KvFormat format : {KvFormat::f16, KvFormat::q8, KvFormat::q4, KvFormat::k4}) {
+    CacheShape shape{.q_heads = 5, .kv_heads = 1, .key_dim = 16, .value_dim = 72, .keys = format, .values = format};
+    shape.latent = true;
+    expect_agreement({shape, 70, 1}, kTolerance);
+    expect_agreement({shape, 70, 40}, kTolerance);
+  }
+  CacheShape large{.q_heads = 128, .kv_heads = 1, .key_dim = 64, .value_dim = 512};
+  large.latent = true;
+  expect_agreement({large, 40, 2}, kTolerance);
 }
 
 TEST(Attention, Softcap) {
-  ThreadPool pool(2);
-  const Shape s{4, 2, 32};
-  const Cache cache(s, 70, 80);
+  const CacheShape shape{.q_heads = 4, .kv_heads = 2, .key_dim = 32, .value_dim = 32};
+  const Case capped{.shape = shape, .length = 70, .rows = 5, .softcap = 5, .deviation = 8};
+  expect_agreement(capped, 2 * kTolerance);
+
+  ThreadPool pool(1);
+  const TestSequence sequence(shape, 70, 1);
+  const KvRows rows{0, 5, 65, sequence.table()};
   const auto q = random_floats(5 * 4 * 32, 3, 8.f);
-  const auto truth = attend(ref_ops(), s, cache, q, 65, 5, pool, 0, 5.f);
-  EXPECT_GT(largest_difference(truth, attend(ref_ops(), s, cache, q, 65, 5, pool)), 0.01f) << "the cap has no effect";
-  for (const Ops* ops : fast_ops()) {
-    EXPECT_LT(largest_difference(truth, attend(*ops, s, cache, q, 65, 5, pool, 0, 5.f)), 3e-5f) << ops->name;
+  const auto with = attend(ref_ops(), shape, {&rows, 1}, pool, q, q, 5.f),
+             without = attend(ref_ops(), shape, {&rows, 1}, pool, q, q);
+  EXPECT_GT(largest_difference(with.out, without.out), 0.01f) << "the cap has no effect";
+}
+
+TEST(Attention, LargeScoresDoNotOverflow) {
+  for (const KvFormat format : {KvFormat::f16, KvFormat::q8, KvFormat::k4}) {
+    const CacheShape shape{.q_heads = 2, .kv_heads = 1, .key_dim = 16, .value_dim = 16, .keys = format};
+    expect_agreement({.shape = shape, .length = 600, .rows = 1, .deviation = 300}, 1e-3f);
   }
 }
 
 // A window of W reads W tokens: changing the one before it changes nothing, changing its first does.
 TEST(Attention, WindowIsExact) {
   ThreadPool pool(1);
-  const Shape s{2, 1, 16};
+  CacheShape shape{.q_heads = 2, .kv_heads = 1, .key_dim = 16, .value_dim = 16};
+  const auto q = random_floats(2 * 16, 3);
   for (const Ops* ops : {&ref_ops(), &cpu_ops(best_isa())}) {
     for (const std::int64_t window : {1, 5, 32, 33}) {
-      const std::int64_t position = 99, first = position - window + 1;
-      Cache cache(s, 100, 100);
-      const auto q = random_floats(2 * 16, 3);
-      const auto before = attend(*ops, s, cache, q, position, 1, pool, window);
-      Cache::set(cache.view.values, 0, first - 1, 0, NAN);
-      EXPECT_EQ(before, attend(*ops, s, cache, q, position, 1, pool, window)) << ops->name << window;
-      Cache::set(cache.view.values, 0, first, 0, 100.f);
-      EXPECT_NE(before, attend(*ops, s, cache, q, position, 1, pool, window)) << ops->name << window;
+      shape.visible.window = window;
+      TestSequence sequence(shape, 100, 1);
+      const KvRows rows{0, 1, 99, sequence.table()};
+      const std::int64_t first = 99 - window + 1;
+      const auto change = [&](std::int64_t position, float to) {
+        const KvStreamLayout& values = sequence.group().wide.values;
+        std::byte* page = sequence.entries()[static_cast<std::size_t>(position / kPageTokens)].wide;
+        const std::vector<float> row(16, to);
+        write_token(values.format, values.order, values.tile(page, kTestLayer, 0), position % kPageTokens, row.data(),
+                    16);
+      };
+      const auto before = attend(*ops, shape, {&rows, 1}, pool, q, q);
+      change(first - 1, NAN);
+      EXPECT_EQ(before, attend(*ops, shape, {&rows, 1}, pool, q, q)) << ops->name << window;
+      change(first, 100.f);
+      EXPECT_FALSE(before == attend(*ops, shape, {&rows, 1}, pool, q, q)) << ops->name << window;
     }
   }
 }
 
-// Prefill in any chunks and decode, on any number of threads: the same bits.
-TEST(Attention, ARowsBitsDependOnItsPositionAlone) {
-  for (const Shape& s : kShapes) {
-    const std::int64_t length = 1100, row = s.q_heads * s.head_dim;
-    const Cache cache(s, length, length);
-    const auto q = random_floats(length * row, 3);
-    for (const Ops* ops : fast_ops()) {
-      ThreadPool one(1), five(5);
-      for (const std::int64_t window : {0, 700}) {
-        const auto together = attend(*ops, s, cache, q, 0, length, one, window);
-        for (const std::int64_t p : {0, 31, 32, 511, 512, 1099}) {
-          const std::vector<float> single(q.begin() + p * row, q.begin() + (p + 1) * row);
-          const auto alone = attend(*ops, s, cache, single, p, 1, five, window);
-          ASSERT_EQ(0, std::memcmp(alone.data(), together.data() + p * row, static_cast<std::size_t>(row) * 4))
-              << ops->name << " position " << p << " window " << window;
+TEST(Score, AgreesWithTheReference) {
+  ThreadPool pool(2);
+  for (const KvFormat format : {KvFormat::f32, KvFormat::q8, KvFormat::k2}) {
+    for (const std::int64_t kept : {0, 40, 530}) {
+      const CacheShape shape{.q_heads = 6, .kv_heads = 2, .key_dim = 20, .value_dim = 16, .keys = format};
+      const std::int64_t length = 1100, rows = 40, first_position = kept > 0 ? 512 + 32 : 0;
+      const TestSequence sequence(shape, length, 1, kept, first_position);
+      const KvRows all{0, rows, length - rows, sequence.table()};
+      const auto q = random_floats(rows * 6 * 20, 3);
+      const auto attention = attend(ref_ops(), shape, {&all, 1}, pool, q, q);
+      const std::int64_t slots = kept + length - first_position;
+      const float scale = 1.f / std::sqrt(20.f);
+      const auto score = [&](const Ops& ops, std::int64_t cut) {
+        std::vector<float> sums(static_cast<std::size_t>(2 * slots), 0.5f);
+        const KvRows parts[]{{0, cut, length - rows, sequence.table()},
+                             {cut, rows - cut, length - rows + cut, sequence.table()}};
+        for (const KvRows& part : parts) {
+          if (part.rows == 0) continue;
+          // What a call adds to has as many slots as it sees.
+          const std::int64_t seen = slots - (length - part.first_position - part.rows);
+          std::vector<float> part_sums;
+          for (std::int64_t h = 0; h < 2; ++h)
+            part_sums.insert(part_sums.end(), sums.begin() + h * slots, sums.begin() + h * slots + seen);
+          ops.score({q.data(),
+                     attention.log_sum_exp.data(),
+                     {&sequence.group(), kTestLayer, {&part, 1}},
+                     6,
+                     scale,
+                     0,
+                     part_sums.data()},
+                    pool);
+          for (std::int64_t h = 0; h < 2; ++h)
+            std::copy_n(part_sums.begin() + h * seen, seen, sums.begin() + h * slots);
         }
+        return sums;
+      };
+      const auto truth = score(ref_ops(), 0);
+      for (const Ops* ops : fast_ops()) {
+        const auto fast = score(*ops, 0);
+        EXPECT_LT(largest_difference(truth, fast), 1e-4f) << ops->name << " kept " << kept;
+        EXPECT_EQ(fast, score(*ops, 13)) << "sums depend on how rows are cut into calls";
       }
     }
   }
-}
-
-TEST(Attention, LargeScoresDoNotOverflow) {
-  ThreadPool pool(2);
-  const Shape s{2, 1, 16};
-  const Cache cache(s, 600, 600);
-  const auto q = random_floats(2 * 16, 3, 300.f);
-  const auto truth = attend(ref_ops(), s, cache, q, 599, 1, pool);
-  for (const Ops* ops : fast_ops())
-    EXPECT_LT(largest_difference(truth, attend(*ops, s, cache, q, 599, 1, pool)), 1e-3f);
 }
 
 }  // namespace

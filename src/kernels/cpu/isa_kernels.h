@@ -19,63 +19,112 @@ inline constexpr std::int64_t kStripRows = 4;  // weight rows per call: 4 x 2 ac
 
 constexpr std::int64_t padded_halves(std::int64_t cols) { return (cols / 16 + 7) / 8 * 8; }
 
-// Rows of activations: x = scale * q, q in [-127, 127].
+// Rows of activations: x = scale * q, q in [-32767, 32767].
 struct QuantizedRows {
-  std::int8_t* q;  // [rows, cols]
-  float* scale;    // [rows, cols / 32]
-  float* sums;     // [rows, padded_halves]: scale times the sum of q over each half, zero beyond
+  std::int16_t* q;  // [rows, cols]
+  float* scale;     // [rows, cols / 32]
+  float* sums;      // [rows, padded_halves]: scale times the sum of q over each half, zero beyond
   std::int64_t cols;
 };
 
-// Rows of weights: w = scale * q + min. q is unsigned and at most 63 where there are minima, so that
-// 16-bit sums of two products cannot saturate; else signed, min is 0 and not stored.
-struct UnpackedRows {
-  std::uint8_t* q;  // [rows, cols]
-  float* scale;     // [rows, padded_halves]
-  float* min;       // [rows, padded_halves], zero beyond cols / 16
-  std::int64_t cols;
+// kStripRows rows of weights: w = scale * q + min, q in [-128, 127].
+struct UnpackedStrip {
+  std::byte* blocks;  // of unpacked_strip_bytes(cols): for every GGUF block, codes and scales of all rows
+  float* min;         // [kStripRows, padded_halves], zero beyond cols / 16; unused by types without minima
+};
+constexpr std::int64_t unpacked_strip_bytes(std::int64_t cols) {
+  return kStripRows * (cols * std::int64_t{sizeof(std::int16_t)} + cols / 16 * std::int64_t{sizeof(float)});
+}
+
+// What a tile of keys or of values is made of; kv/format/layouts.h says where.
+struct TileLayout {
+  KvFormat format;
+  KvOrder order;
+  std::int64_t dim;
+  std::int64_t groups;      // scales of a token; 0 where values need none
+  std::int64_t group_dims;  // dimensions that share one
+  std::int64_t fifth_bits;  // bytes from the tile's start, here and below
+  std::int64_t scales;
+  std::int64_t zeros;  // 0: the format has none
+  std::int64_t bytes;  // the tile
 };
 
-// One stretch of cached tokens [begin, end) of one KV head, seen by several queries.
-struct AttentionSegment {
-  const float* q;                // [queries, padded_dim], scaled, zero beyond head_dim
-  const std::int64_t* position;  // [queries]
+// What one KV head has in one page. Both are null where no query looks.
+struct PageTiles {
+  const std::byte* keys;
+  const std::byte* values;
+  bool packed;
+
+  bool operator==(const PageTiles&) const = default;
+};
+
+struct PageTileLayouts {
+  TileLayout keys;
+  TileLayout values;
+  bool latent;
+};
+
+// Consecutive pages of one KV head, and the queries that read the same version of each.
+struct Stretch {
+  PageTileLayouts wide, packed;
+  const PageTiles* tiles;  // [pages]
+  std::int64_t pages;
+  std::int64_t begin;         // position of the first page's first token
+  const float* q;             // [queries, query_stride], scaled
+  const std::int64_t* first;  // [queries]: positions [first, last) are seen, of those in the stretch
+  const std::int64_t* last;   // [queries]
   std::int64_t queries;
-  KvStream keys;    // of this head: head 0 of the stream
-  KvStream values;  // likewise
-  std::int64_t begin;
-  std::int64_t end;
-  std::int64_t head_dim;
-  std::int64_t padded_dim;  // multiple of 8
-  std::int64_t window;      // 0: none
-  float softcap;            // 0: none
-  float* tile;              // scratch of attention_tile_floats()
-  // What comes out: sum of exp(score - max) and the same sum weighted by values; sum 0 if nothing was seen.
-  float* out;  // [queries, padded_dim]
-  float* max;  // [queries]
-  float* sum;  // [queries]
+  std::int64_t query_stride;  // both strides are multiples of 32
+  std::int64_t value_stride;
+  float softcap;   // 0: none
+  float* scratch;  // of stretch_scratch_floats()
 };
 
-inline constexpr std::int64_t kTileTokens = 32;
-constexpr std::int64_t attention_tile_floats(std::int64_t padded_dim) { return 2 * kTileTokens * padded_dim; }
+// The softmax over what was seen so far: sum of exp(score - max), and the same sum weighted by values.
+struct SoftmaxStates {
+  float* out;  // [queries, value_stride]
+  float* max;  // [queries]
+  float* sum;  // [queries]; 0 if nothing was seen
+};
+
+// Lines of 32 values are what inner loops work on: the 32 tokens of a dimension, or 32 dimensions of a token.
+inline constexpr std::int64_t kLine = kPageTokens;
+constexpr std::int64_t padded_to_line(std::int64_t dim) { return (dim + kLine - 1) / kLine * kLine; }
+
+inline constexpr int kMaxTogether = 3;  // queries per pass over a tile: 3 x 4 sums fit 16 registers
+
+// The queries and weights of a pass, as a tile's scales change them; then, of keys and of values, lines as they
+// are unpacked, a last one that is not whole, and lines turned (for latent attention, twice); and
+// scales and zero points, by token and by group.
+constexpr std::int64_t stretch_scratch_floats(std::int64_t query_stride, std::int64_t value_stride) {
+  return (kMaxTogether + 4 * kLine + 4) * (query_stride + value_stride);
+}
 
 struct IsaKernels {
   void (*quantize_row)(const float* x, std::int64_t row, const QuantizedRows& to);
-  void (*unpack_row)(DType type, const std::byte* source, std::int64_t row, const UnpackedRows& to);
-  // Rows [row_begin, row_end) of x; out: [row_end - row_begin, kStripRows], rows out_stride apart.
-  void (*dot_strip)(DType type, const UnpackedRows& weights, std::int64_t strip, const QuantizedRows& x,
-                    std::int64_t row_begin, std::int64_t row_end, float* out, std::int64_t out_stride);
+  void (*unpack_strip)(DType type, const std::byte* const* rows, std::int64_t cols, const UnpackedStrip& to);
+  // Rows [row_begin, row_end) of x; out: [row_end - row_begin, kStripRows]
+  void (*dot_strip)(DType type, const UnpackedStrip& weights, QuantizedRows x, std::int64_t row_begin,
+                    std::int64_t row_end, float* out);
+  // The same from packed rows, for few rows of x, the first ones; min: scratch of [kStripRows, padded_halves].
+  void (*dot_packed)(DType type, const std::byte* const* weights, float* min, QuantizedRows x, std::int64_t rows,
+                     float* out);
   void (*unpack_row_f32)(DType type, const std::byte* source, std::int64_t cols, float* out);
   // weights: [kStripRows, cols]
   void (*dot_strip_f32)(const float* weights, const float* x, std::int64_t cols, std::int64_t row_begin,
-                        std::int64_t row_end, float* out, std::int64_t out_stride);
+                        std::int64_t row_end, float* out);
   void (*rms_norm_row)(const float* x, const float* weight, float epsilon, std::int64_t dim, float* out);
   void (*layer_norm_row)(const float* x, const float* weight, const float* bias, float epsilon, std::int64_t dim,
                          float* out);
   void (*silu_row)(const float* gate, const float* up, std::int64_t dim, float* out);
   void (*gelu_row)(const float* gate, const float* up, std::int64_t dim, float* out);
-  void (*store_kv)(const float* x, std::int64_t count, KvType type, std::byte* out);
-  void (*attend)(const AttentionSegment& segment);
+  // Rows of x, x_stride apart, as tokens [token, token + count) of a tile whose format is written by token.
+  void (*store_tokens)(const TileLayout& tile_layout, const float* x, std::int64_t x_stride, std::int64_t token,
+                       std::int64_t count, std::byte* tile);
+  void (*attend)(const Stretch& stretch, const SoftmaxStates& states);
+  // sums[pages * 32]: adds exp(score - log_sum_exp) of each query in order.
+  void (*score)(const Stretch& stretch, const float* log_sum_exp, float* sums);
+  void (*hadamard_row)(float* x, std::int64_t dim);
 };
 
 extern const IsaKernels kPortableKernels;

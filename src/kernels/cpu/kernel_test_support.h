@@ -33,11 +33,27 @@ inline const std::vector<DType>& all_types() {
   return types;
 }
 
+// Writes scales, and minima, of a quantised type that keep values near 1.
+inline void set_scales(DType type, std::vector<std::byte>& bytes, std::mt19937& generator) {
+  std::uniform_real_distribution<float> scale(0.01f, 0.05f);
+  // Where each type keeps its f16 scale and, for some, minimum.
+  std::vector<std::size_t> at{0};
+  if (type == DType::q4_1 || type == DType::q5_1 || type == DType::q4_k || type == DType::q5_k) at = {0, 2};
+  if (type == DType::q2_k) at = {80, 82};
+  if (type == DType::q3_k) at = {108};
+  if (type == DType::q6_k) at = {208};
+  for (std::size_t block = 0; block < bytes.size(); block += static_cast<std::size_t>(info(type).block_bytes)) {
+    for (const std::size_t offset : at) {
+      const f16_t half = f32_to_f16(scale(generator));
+      std::memcpy(bytes.data() + block + offset, &half, 2);
+    }
+  }
+}
+
 // Weights of any type: random bits, with scales that keep values near 1.
 inline std::vector<std::byte> random_weights(DType type, std::int64_t rows, std::int64_t cols, unsigned seed) {
   const DTypeInfo& t = info(type);
-  const std::int64_t blocks = rows * cols / t.block_size;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(blocks * t.block_bytes));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(rows * cols / t.block_size * t.block_bytes));
   if (t.block_size == 1) {
     const auto values = random_floats(rows * cols, seed);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -49,19 +65,16 @@ inline std::vector<std::byte> random_weights(DType type, std::int64_t rows, std:
   }
   std::mt19937 generator(seed);
   for (std::byte& b : bytes) b = static_cast<std::byte>(generator());
-  std::uniform_real_distribution<float> scale(0.01f, 0.05f);
-  // Where each type keeps its f16 scale and, for some, minimum.
-  std::vector<std::int64_t> at{0};
-  if (type == DType::q4_1 || type == DType::q5_1 || type == DType::q4_k || type == DType::q5_k) at = {0, 2};
-  if (type == DType::q2_k) at = {80, 82};
-  if (type == DType::q3_k) at = {108};
-  if (type == DType::q6_k) at = {208};
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    for (const std::int64_t offset : at) {
-      const f16_t half = f32_to_f16(scale(generator));
-      std::memcpy(bytes.data() + b * t.block_bytes + offset, &half, 2);
-    }
-  }
+  set_scales(type, bytes, generator);
+  return bytes;
+}
+
+// The same of a quantised type, with every byte but those of the scales alike.
+inline std::vector<std::byte> filled_weights(DType type, std::int64_t rows, std::int64_t cols, std::byte fill) {
+  const DTypeInfo& t = info(type);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(rows * cols / t.block_size * t.block_bytes), fill);
+  std::mt19937 generator(1);
+  set_scales(type, bytes, generator);
   return bytes;
 }
 

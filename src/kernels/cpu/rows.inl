@@ -53,17 +53,6 @@ void gelu_row(const float* gate, const float* up, std::int64_t dim, float* out) 
   activate_row<gelu8>(gate, up, dim, out);
 }
 
-void store_kv(const float* x, std::int64_t count, KvType type, std::byte* out) {
-  if (type == KvType::f32) {
-    std::memcpy(out, x, static_cast<std::size_t>(count) * sizeof(float));
-    return;
-  }
-  auto* half = reinterpret_cast<std::uint16_t*>(out);
-  std::int64_t i = 0;
-  for (; i + 8 <= count; i += 8) store8_f16(half + i, load8(x + i));
-  for (; i < count; ++i) half[i] = to_f16_one(x[i]);
-}
-
 void unpack_row_f32(DType type, const std::byte* source, std::int64_t cols, float* out) {
   if (type == DType::f32) {
     std::memcpy(out, source, static_cast<std::size_t>(cols) * sizeof(float));
@@ -81,8 +70,7 @@ void unpack_row_f32(DType type, const std::byte* source, std::int64_t cols, floa
 }
 
 template <int kRows>
-QUIRE_INLINE void dot_rows_f32(const float* weights, const float* x, std::int64_t cols, float* out,
-                               std::int64_t out_stride) {
+QUIRE_INLINE void dot_rows_f32(const float* weights, const float* x, std::int64_t cols, float* out) {
   F8 sums[kStripRows][kRows] = {};
   std::int64_t c = 0;
   for (; c + 8 <= cols; c += 8) {
@@ -96,16 +84,15 @@ QUIRE_INLINE void dot_rows_f32(const float* weights, const float* x, std::int64_
     for (int r = 0; r < kRows; ++r) sums[n][r] = fma(w, load_part(x + r * cols + c, cols - c), sums[n][r]);
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int n = 0; n < kStripRows; ++n) out[r * out_stride + n] = horizontal_sum(sums[n][r]);
+    for (int n = 0; n < kStripRows; ++n) out[r * kStripRows + n] = horizontal_sum(sums[n][r]);
   }
 }
 
 void dot_strip_f32(const float* weights, const float* x, std::int64_t cols, std::int64_t row_begin,
-                   std::int64_t row_end, float* out, std::int64_t out_stride) {
+                   std::int64_t row_end, float* out) {
   std::int64_t r = row_begin;
-  for (; r + 2 <= row_end; r += 2)
-    dot_rows_f32<2>(weights, x + r * cols, cols, out + (r - row_begin) * out_stride, out_stride);
-  if (r < row_end) dot_rows_f32<1>(weights, x + r * cols, cols, out + (r - row_begin) * out_stride, out_stride);
+  for (; r + 2 <= row_end; r += 2, out += 2 * kStripRows) dot_rows_f32<2>(weights, x + r * cols, cols, out);
+  if (r < row_end) dot_rows_f32<1>(weights, x + r * cols, cols, out);
 }
 
 }  // namespace

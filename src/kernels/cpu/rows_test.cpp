@@ -68,27 +68,6 @@ TEST(Rope, AgreesWithTheReference) {
   }
 }
 
-TEST(Append, WritesTheSameBitsAsTheReferenceAndNothingElse) {
-  ThreadPool pool(2);
-  const std::int64_t rows = 3, heads = 2, dim = 20, capacity = 7, first = 2;
-  auto k = random_floats(rows * heads * dim, 1), v = random_floats(rows * heads * dim, 2, 1e-6f);
-  k[0] = 1e9f;  // infinity in f16
-  for (const KvType type : {KvType::f16, KvType::f32}) {
-    const auto run = [&](const Ops& ops) {
-      std::vector<std::byte> bytes(static_cast<std::size_t>(2 * heads * capacity * dim * bytes_per_value(type)),
-                                   std::byte{7});
-      const KvStream keys{bytes.data(), type, capacity * dim, dim};
-      const KvStream values{bytes.data() + bytes.size() / 2, type, capacity * dim, dim};
-      ops.append({k.data(), v.data(), {keys, values}, rows, first, heads, dim}, pool);
-      return bytes;
-    };
-    const auto truth = run(ref_ops());
-    EXPECT_EQ(truth[0], std::byte{7});
-    EXPECT_NE(truth[static_cast<std::size_t>(first * dim * bytes_per_value(type)) + 1], std::byte{7});
-    for (const Ops* ops : fast_ops()) EXPECT_EQ(truth, run(*ops)) << ops->name;
-  }
-}
-
 TEST(Add, Adds) {
   ThreadPool pool(2);
   const auto x = random_floats(10000, 1);

@@ -5,11 +5,15 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
 #else
 #include "core/half.h"
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 #endif
 
 namespace quire {
@@ -19,8 +23,19 @@ namespace {
 
 using F8 = float __attribute__((vector_size(32)));
 using I8 = std::int32_t __attribute__((vector_size(32)));
+using U8 = std::uint32_t __attribute__((vector_size(32)));
+using S16 = std::int16_t __attribute__((vector_size(32)));
 
 QUIRE_INLINE F8 broadcast(float x) { return F8{x, x, x, x, x, x, x, x}; }
+
+// In every lane; as an instruction of its own, else compilers multiply scalars first and then spread each product.
+QUIRE_INLINE F8 broadcast_at(const float* p) {
+#if defined(__AVX2__)
+  return _mm256_broadcast_ss(p);
+#else
+  return broadcast(*p);
+#endif
+}
 
 QUIRE_INLINE F8 load8(const float* p) {
   F8 v;
@@ -48,14 +63,46 @@ QUIRE_INLINE F8 fma(F8 a, F8 b, F8 c) {
 #endif
 }
 
+QUIRE_INLINE F8 to_floats(I8 v) { return __builtin_convertvector(v, F8); }
+
+QUIRE_INLINE S16 load16(const std::int16_t* p) {
+  S16 v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+// Lane i: a[2i] * b[2i] + a[2i + 1] * b[2i + 1]
+QUIRE_INLINE I8 multiply_pairs(S16 a, S16 b) {
+#if defined(__AVX2__)
+  return reinterpret_cast<I8>(_mm256_madd_epi16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#elif defined(__SSE2__)
+  __m128i x[2], y[2];
+  std::memcpy(x, &a, sizeof a);
+  std::memcpy(y, &b, sizeof b);
+  for (int i = 0; i < 2; ++i) x[i] = _mm_madd_epi16(x[i], y[i]);
+  I8 sums;
+  std::memcpy(&sums, x, sizeof sums);
+  return sums;
+#else
+  I8 sums;
+  for (int i = 0; i < 8; ++i) sums[i] = a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1];
+  return sums;
+#endif
+}
+
 QUIRE_INLINE F8 max8(F8 a, F8 b) { return a > b ? a : b; }
 QUIRE_INLINE F8 min8(F8 a, F8 b) { return a < b ? a : b; }
 
-QUIRE_INLINE float horizontal_sum(F8 v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
+// Lane i is joined with i + 4, then i + 2, then i + 1.
+QUIRE_INLINE float horizontal_sum(F8 v) {
+  v = v + __builtin_shufflevector(v, v, 4, 5, 6, 7, 4, 5, 6, 7);
+  v = v + __builtin_shufflevector(v, v, 2, 3, 2, 3, 4, 5, 6, 7);
+  return v[0] + v[1];
+}
 QUIRE_INLINE float horizontal_max(F8 v) {
-  float m = v[0];
-  for (int i = 1; i < 8; ++i) m = v[i] > m ? v[i] : m;
-  return m;
+  v = max8(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 4, 5, 6, 7));
+  v = max8(v, __builtin_shufflevector(v, v, 2, 3, 2, 3, 4, 5, 6, 7));
+  return v[0] > v[1] ? v[0] : v[1];
 }
 
 // exp for x in [-87, 88], clamped to it. x = n ln 2 + r with |r| <= ln 2 / 2; exp(r) by its series
@@ -105,6 +152,27 @@ QUIRE_INLINE void store8_f16(std::uint16_t* p, F8 v) {
   for (int i = 0; i < 8; ++i) p[i] = f32_to_f16(v[i]);
 }
 #endif
+
+QUIRE_INLINE F8 load8_bf16(const std::uint16_t* p) {
+#if defined(__AVX2__)
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+#else
+  U8 bits;
+  for (int i = 0; i < 8; ++i) bits[i] = static_cast<std::uint32_t>(p[i]) << 16;
+  F8 v;
+  std::memcpy(&v, &bits, sizeof v);
+  return v;
+#endif
+}
+// Rounds to nearest even; a NaN stays one.
+QUIRE_INLINE void store8_bf16(std::uint16_t* p, F8 v) {
+  U8 bits;
+  std::memcpy(&bits, &v, sizeof bits);
+  const U8 rounded = bits + 0x7FFFu + (bits >> 16 & 1u), quiet = bits | 0x400000u;
+  bits = v == v ? rounded : quiet;
+  for (int i = 0; i < 8; ++i) p[i] = static_cast<std::uint16_t>(bits[i] >> 16);
+}
 
 // Columns become rows: out[i][j] = in[j][i].
 QUIRE_INLINE void transpose8(F8 (&v)[8]) {

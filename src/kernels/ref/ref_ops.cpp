@@ -1,11 +1,9 @@
 // The truth: plain float32, one loop per formula, no threads, no cleverness.
-#include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
-#include "core/half.h"
 #include "kernels/ops.h"
+#include "kernels/ref/attention.h"
 #include "kernels/ref/dequantize.h"
 
 namespace quire {
@@ -63,65 +61,6 @@ void rope(const RopeParams& p, ThreadPool&) {
   }
 }
 
-float load(const KvStream& stream, std::int64_t head, std::int64_t position, std::int64_t d) {
-  const std::byte* row = stream.at(head, position);
-  if (stream.type == KvType::f32) return reinterpret_cast<const float*>(row)[d];
-  return f16_to_f32(reinterpret_cast<const f16_t*>(row)[d]);
-}
-
-void store(const KvStream& stream, std::int64_t head, std::int64_t position, std::int64_t d, float x) {
-  std::byte* row = stream.at(head, position);
-  if (stream.type == KvType::f32) {
-    reinterpret_cast<float*>(row)[d] = x;
-  } else {
-    reinterpret_cast<f16_t*>(row)[d] = f32_to_f16(x);
-  }
-}
-
-void append(const AppendParams& p, ThreadPool&) {
-  for (std::int64_t r = 0; r < p.rows; ++r) {
-    for (std::int64_t h = 0; h < p.kv_heads; ++h) {
-      const std::int64_t from = (r * p.kv_heads + h) * p.head_dim;
-      for (std::int64_t d = 0; d < p.head_dim; ++d) {
-        store(p.kv.keys, h, p.first_position + r, d, p.keys[from + d]);
-        store(p.kv.values, h, p.first_position + r, d, p.values[from + d]);
-      }
-    }
-  }
-}
-
-void attention(const AttentionParams& p, ThreadPool&) {
-  std::vector<float> weights;
-  for (std::int64_t r = 0; r < p.rows; ++r) {
-    const std::int64_t position = p.first_position + r;
-    const std::int64_t first = p.window > 0 ? std::max<std::int64_t>(0, position - p.window + 1) : 0;
-    for (std::int64_t h = 0; h < p.q_heads; ++h) {
-      const float* q = p.q + (r * p.q_heads + h) * p.head_dim;
-      const std::int64_t kv_head = h / (p.q_heads / p.kv_heads);
-
-      weights.clear();
-      float max = -std::numeric_limits<float>::infinity();
-      for (std::int64_t t = first; t <= position; ++t) {
-        float score = 0;
-        for (std::int64_t d = 0; d < p.head_dim; ++d) score += q[d] * load(p.kv.keys, kv_head, t, d);
-        score *= p.scale;
-        if (p.softcap > 0) score = p.softcap * std::tanh(score / p.softcap);
-        weights.push_back(score);
-        max = std::max(max, score);
-      }
-      float sum = 0;
-      for (float& w : weights) sum += w = std::exp(w - max);
-
-      float* out = p.out + (r * p.q_heads + h) * p.head_dim;
-      std::fill_n(out, p.head_dim, 0.f);
-      for (std::int64_t t = first; t <= position; ++t) {
-        const float w = weights[static_cast<std::size_t>(t - first)] / sum;
-        for (std::int64_t d = 0; d < p.head_dim; ++d) out[d] += w * load(p.kv.values, kv_head, t, d);
-      }
-    }
-  }
-}
-
 float activate_one(ActivateParams::Kind kind, float x) {
   if (kind == ActivateParams::Kind::silu) return x / (1.f + std::exp(-x));
   constexpr float kSqrt2OverPi = 0.7978845608028654f;
@@ -141,7 +80,8 @@ void add(const float* x, float* into, std::int64_t count, ThreadPool&) {
 }  // namespace
 
 const Ops& ref_ops() {
-  static constexpr Ops kOps{"ref", matmul, norm, rope, append, attention, activate, add};
+  static constexpr Ops kOps{"ref",         matmul,    norm,         rope,     ref_append, ref_encode,
+                            ref_attention, ref_score, ref_hadamard, activate, add};
   return kOps;
 }
 

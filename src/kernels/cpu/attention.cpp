@@ -1,0 +1,278 @@
+// Attention on a CPU: how the work is cut, and how its parts are joined. What is computed together
+// (rows, sequences, a shared prefix) and by which thread never shows in the bits.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "kernels/cpu/attention_merge.h"
+#include "kernels/cpu/cache_reader.h"
+#include "kernels/cpu/scratch.h"
+
+namespace quire {
+namespace {
+
+// Queries that share one unpacked tile: their sums stay in the second-level cache.
+constexpr std::int64_t kMaxQueries = 48;
+// Partial results of all segments are kept side by side, for a fair share of the work among threads,
+// while they fit the second-level cache.
+constexpr std::int64_t kMaxPartFloats = 1 << 18;
+
+// Pieces computed together: one, or several that share a prefix.
+struct Block {
+  std::size_t first_piece, pieces;
+  std::int64_t rows;
+};
+
+struct Segment {
+  bool kept;
+  std::int64_t index;
+};
+
+struct AttentionScratch {
+  Scratch part, total;
+};
+thread_local AttentionScratch attention_scratch;
+thread_local Scratch partials_scratch;
+
+class AttentionRun {
+ public:
+  AttentionRun(const IsaKernels& isa, const AttentionParams& p)
+      : isa_(isa), p_(p), group_(*p.kv.group), reader_(p.kv, p.q_heads, p.scale, p.softcap) {
+    cut();
+  }
+
+  void run(ThreadPool& pool) const {
+    std::int64_t part_floats = 0;
+    for (const Block& b : blocks_) {
+      part_floats += static_cast<std::int64_t>(segments(b).size()) * group_.kv_heads * state_floats(b);
+    }
+    const auto items = static_cast<std::int64_t>(blocks_.size()) * group_.kv_heads;
+    if (part_floats <= kMaxPartFloats || items < 2 * pool.size()) return split(part_floats, pool);
+    // The last blocks of a prompt are the longest: they come first, so that threads end together.
+    pool.for_each(items, [&](std::int64_t i) {
+      const std::int64_t item = items - 1 - i;
+      whole(blocks_[static_cast<std::size_t>(item / group_.kv_heads)], item % group_.kv_heads);
+    });
+  }
+
+ private:
+  void cut() {
+    const std::int64_t most_rows = std::max<std::int64_t>(1, kMaxQueries / reader_.heads());
+    pieces_ = reader_.pieces(most_rows);
+    if (p_.kv.sequences.size() > 1) {
+      std::stable_sort(pieces_.begin(), pieces_.end(),
+                       [this](const Piece& a, const Piece& b) { return comes_before(a, b); });
+    }
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      const bool joins = !blocks_.empty() && blocks_.back().rows + pieces_[i].rows <= most_rows &&
+                         share_a_segment(pieces_[blocks_.back().first_piece], pieces_[i]);
+      if (!joins) blocks_.push_back({i, 0, 0});
+      blocks_.back().pieces += 1;
+      blocks_.back().rows += pieces_[i].rows;
+    }
+  }
+
+  // Segments a piece sees whole, from the first: [first, end), each known by its last page.
+  std::int64_t first_segment(const Piece& piece) const { return reader_.first_seen(piece) / kSegmentTokens; }
+  static std::int64_t end_of_whole_segments(const Piece& piece) { return piece.position / kSegmentTokens; }
+  const std::byte* last_page(const Piece& piece, std::int64_t segment) const {
+    return reader_.page(piece, (segment + 1) * kSegmentPages - 1);
+  }
+
+  // An order in which pieces that share a long prefix are neighbours.
+  bool comes_before(const Piece& a, const Piece& b) const {
+    std::int64_t s = first_segment(a);
+    if (s != first_segment(b)) return s < first_segment(b);
+    const std::int64_t end_a = end_of_whole_segments(a), end_b = end_of_whole_segments(b);
+    for (; s < std::min(end_a, end_b); ++s) {
+      const std::byte* page_a = last_page(a, s);
+      const std::byte* page_b = last_page(b, s);
+      if (page_a != page_b) return std::less<>()(page_a, page_b);
+    }
+    return s >= end_a && s < end_b;
+  }
+  bool share_a_segment(const Piece& a, const Piece& b) const {
+    const std::int64_t s = first_segment(a);
+    return s == first_segment(b) && s < end_of_whole_segments(a) && s < end_of_whole_segments(b) &&
+           last_page(a, s) == last_page(b, s);
+  }
+
+  std::span<const Piece> pieces(const Block& b) const { return std::span(pieces_).subspan(b.first_piece, b.pieces); }
+
+  std::vector<Segment> segments(const Block& b) const {
+    const auto up = [](std::int64_t tokens) { return (tokens + kSegmentTokens - 1) / kSegmentTokens; };
+    std::int64_t kept = 0, sinks = 0, end = 0, first = pieces_[b.first_piece].position / kSegmentTokens;
+    for (const Piece& piece : pieces(b)) {
+      kept = std::max(kept, up(piece.table->kept_tokens));
+      sinks = std::max(sinks, up(std::min(group_.visible.sinks, piece.end())));
+      first = std::min({first, first_segment(piece), piece.position / kSegmentTokens});
+      end = std::max(end, up(piece.end()));
+    }
+    std::vector<Segment> all;
+    for (std::int64_t i = 0; i < kept; ++i) all.push_back({true, i});
+    for (std::int64_t i = 0; i < std::min(sinks, first); ++i) all.push_back({false, i});
+    for (std::int64_t i = first; i < end; ++i) all.push_back({false, i});
+    return all;
+  }
+
+  std::int64_t queries(const Block& b) const { return b.rows * reader_.heads(); }
+  std::int64_t state_floats(const Block& b) const { return queries(b) * (reader_.value_stride() + 2); }
+  // Outputs, then maxima, then sums; of the queries from number `query` on.
+  SoftmaxStates states(const Block& b, float* at, std::int64_t query = 0) const {
+    float* max = at + queries(b) * reader_.value_stride();
+    return {at + query * reader_.value_stride(), max + query, max + queries(b) + query};
+  }
+
+  void attend(const Block& b, std::int64_t kv_head, const Segment& segment, float* part) const {
+    const SoftmaxStates all = states(b, part);
+    std::fill(all.out, all.max, 0.f);
+    std::fill(all.max, all.sum, -INFINITY);
+    std::fill_n(all.sum, queries(b), 0.f);
+    if (segment.kept) return attend(b, kv_head, Part::kept, segment.index, p_.q, part);
+    if (segment.index * kSegmentTokens < group_.visible.sinks) {
+      attend(b, kv_head, Part::sinks, segment.index, p_.q_sinks, part);
+    }
+    attend(b, kv_head, Part::usual, segment.index, p_.q, part);
+  }
+
+  // Neighbours that have the same pages here are read once.
+  void attend(const Block& b, std::int64_t kv_head, Part kind, std::int64_t segment, const float* q,
+              float* part) const {
+    const auto all = pieces(b);
+    std::int64_t query = 0;
+    for (std::size_t i = 0; i < all.size();) {
+      const auto tiles = reader_.tiles(all[i], kind, segment, kv_head);
+      std::int64_t rows = all[i].rows;
+      std::size_t end = i + 1;
+      for (; end < all.size() && reader_.tiles(all[end], kind, segment, kv_head) == tiles; ++end) rows += all[end].rows;
+      const Stretch stretch = reader_.stretch(all.subspan(i, end - i), kind, segment, tiles, kv_head, q);
+      if (stretch.pages > 0) isa_.attend(stretch, states(b, part, query));
+      query += rows * reader_.heads();
+      i = end;
+    }
+  }
+
+  void merge(const Block& b, float* total, float* part) const {
+    const SoftmaxStates to = states(b, total), from = states(b, part);
+    const std::int64_t stride = reader_.value_stride();
+    for (std::int64_t i = 0; i < queries(b); ++i) {
+      merge_softmax(to.out + i * stride, to.max[i], to.sum[i], from.out + i * stride, from.max[i], from.sum[i], stride);
+    }
+  }
+
+  void finish(const Block& b, std::int64_t kv_head, float* total) const {
+    const SoftmaxStates state = states(b, total);
+    const std::int64_t heads = reader_.heads(), dim = group_.wide.values.dim;
+    std::int64_t i = 0;
+    for (const Piece& piece : pieces(b)) {
+      for (std::int64_t r = 0; r < piece.rows; ++r) {
+        for (std::int64_t h = 0; h < heads; ++h, ++i) {
+          const std::int64_t to = (piece.row + r) * p_.q_heads + kv_head * heads + h;
+          const float inverse = 1.f / state.sum[i];
+          for (std::int64_t d = 0; d < dim; ++d)
+            p_.out[to * dim + d] = state.out[i * reader_.value_stride() + d] * inverse;
+          if (p_.log_sum_exp != nullptr) p_.log_sum_exp[to] = state.max[i] + std::log(state.sum[i]);
+        }
+      }
+    }
+  }
+
+  // One thread takes a block through all its segments.
+  void whole(const Block& b, std::int64_t kv_head) const {
+    float* total = attention_scratch.total.get<float>(state_floats(b));
+    float* part = total;
+    for (const Segment& segment : segments(b)) {
+      attend(b, kv_head, segment, part);
+      if (part != total) merge(b, total, part);
+      part = attention_scratch.part.get<float>(state_floats(b));
+    }
+    finish(b, kv_head, total);
+  }
+
+  // Segments are shared out, then merged in order.
+  void split(std::int64_t part_floats, ThreadPool& pool) const {
+    struct Item {
+      const Block* block;
+      std::int64_t kv_head;
+      Segment segment;
+      float* part;
+    };
+    std::vector<Item> items;
+    std::vector<std::size_t> starts;  // of each block and head
+    float* part = partials_scratch.get<float>(part_floats);
+    for (const Block& b : blocks_) {
+      const auto all = segments(b);
+      for (std::int64_t h = 0; h < group_.kv_heads; ++h) {
+        starts.push_back(items.size());
+        for (const Segment& segment : all) {
+          items.push_back({&b, h, segment, part});
+          part += state_floats(b);
+        }
+      }
+    }
+    starts.push_back(items.size());
+    pool.for_each(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
+      const Item& item = items[static_cast<std::size_t>(i)];
+      attend(*item.block, item.kv_head, item.segment, item.part);
+    });
+    pool.for_each(static_cast<std::int64_t>(starts.size()) - 1, [&](std::int64_t n) {
+      const std::size_t first = starts[static_cast<std::size_t>(n)], end = starts[static_cast<std::size_t>(n) + 1];
+      const Item& head = items[first];
+      for (std::size_t i = first + 1; i < end; ++i) merge(*head.block, head.part, items[i].part);
+      finish(*head.block, head.kv_head, head.part);
+    });
+  }
+
+  const IsaKernels& isa_;
+  const AttentionParams& p_;
+  const KvGroupLayout& group_;
+  CacheReader reader_;
+  std::vector<Piece> pieces_;
+  std::vector<Block> blocks_;
+};
+
+}  // namespace
+
+void cpu_attention(const IsaKernels& isa, const AttentionParams& p, ThreadPool& pool) {
+  AttentionRun(isa, p).run(pool);
+}
+
+// A segment of a KV head is one thread's, which takes the queries in order: so sums do not depend on
+// how rows were cut into calls.
+void cpu_score(const IsaKernels& isa, const ScoreParams& p, ThreadPool& pool) {
+  const KvGroupLayout& group = *p.kv.group;
+  const CacheReader reader(p.kv, p.q_heads, p.scale, p.softcap);
+  const KvRows& rows = p.kv.sequences[0];
+  const auto pieces = reader.pieces(rows.rows);
+  const std::int64_t heads = reader.heads(), kept = rows.table.kept_tokens, first = rows.table.first_position;
+  const std::int64_t end = rows.first_position + rows.rows, slots = kept + end - first;
+  const std::int64_t kept_segments = (kept + kSegmentTokens - 1) / kSegmentTokens;
+  const std::int64_t first_segment = first / kSegmentTokens;
+  const std::int64_t segments = kept_segments + (end + kSegmentTokens - 1) / kSegmentTokens - first_segment;
+  pool.for_each(segments * group.kv_heads, [&](std::int64_t item) {
+    const std::int64_t kv_head = item / segments, number = item % segments;
+    const Part part = number < kept_segments ? Part::kept : Part::usual;
+    const std::int64_t segment = part == Part::kept ? number : number - kept_segments + first_segment;
+    const std::int64_t begin = segment * kSegmentTokens;
+    const std::int64_t from = part == Part::kept ? begin : std::max(begin, first);
+    const std::int64_t to = std::min(begin + kSegmentTokens, part == Part::kept ? kept : end);
+    float* slot = p.sums + kv_head * slots + (part == Part::kept ? from : kept + from - first);
+    float sums[kSegmentTokens] = {};
+    std::copy_n(slot, to - from, sums + (from - begin));
+    for (const Piece& piece : pieces) {
+      const auto tiles = reader.tiles(piece, part, segment, kv_head);
+      const Stretch stretch = reader.stretch({&piece, 1}, part, segment, tiles, kv_head, p.q);
+      if (stretch.pages == 0) continue;
+      std::vector<float> log_sum_exp;
+      for (std::int64_t r = 0; r < piece.rows; ++r) {
+        const float* at = p.log_sum_exp + (piece.row + r) * p.q_heads + kv_head * heads;
+        log_sum_exp.insert(log_sum_exp.end(), at, at + heads);
+      }
+      isa.score(stretch, log_sum_exp.data(), sums);
+    }
+    std::copy_n(sums + (from - begin), to - from, slot);
+  });
+}
+
+}  // namespace quire

@@ -1,0 +1,69 @@
+// What queries see of a cache, as stretches for the inner loops.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "kernels/cpu/cache_ops.h"
+
+namespace quire {
+
+// Segments start at multiples of 512 positions, whatever is computed: partial results and the order of
+// their merging are then the same for prefill and decode, for any number of threads. 16 pages:
+// long enough that a merge costs nothing, short enough to share 2,048 tokens among four threads.
+inline constexpr std::int64_t kSegmentPages = 16;
+inline constexpr std::int64_t kSegmentTokens = kSegmentPages * kPageTokens;
+
+// Rows of one sequence in one page: they read the same version of every page.
+struct Piece {
+  const KvTable* table;
+  std::int64_t row;
+  std::int64_t rows;
+  std::int64_t position;
+
+  std::int64_t end() const { return position + rows; }
+  std::int64_t page() const { return position / kPageTokens; }
+};
+
+// A query sees kept tokens first, in segments of their own; then sinks; then what is left of the
+// positions up to its own. Sinks and positions have their segments in common.
+enum class Part { kept, sinks, usual };
+
+class CacheReader {
+ public:
+  CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, float softcap);
+
+  std::int64_t heads() const { return heads_; }  // query heads of a KV head
+  std::int64_t value_stride() const { return value_stride_; }
+
+  // The batch, cut at page borders, with at most `most_rows` rows in a piece.
+  std::vector<Piece> pieces(std::int64_t most_rows) const;
+
+  // First position a piece sees that is no sink.
+  std::int64_t first_seen(const Piece& piece) const;
+  const std::byte* page(const Piece& piece, std::int64_t i) const;
+
+  using Tiles = std::array<PageTiles, kSegmentPages>;
+  Tiles tiles(const Piece& piece, Part part, std::int64_t segment, std::int64_t kv_head) const;
+
+  // The queries of pieces that all have these tiles. Pages is 0 where none of them sees anything. What
+  // it points to is this thread's, until the next call.
+  Stretch stretch(std::span<const Piece> pieces, Part part, std::int64_t segment, const Tiles& tiles,
+                  std::int64_t kv_head, const float* q) const;
+
+ private:
+  struct Range {
+    std::int64_t first, last;
+  };
+  Range seen(const Piece& piece, std::int64_t position, Part part) const;
+
+  const KvTarget& kv_;
+  const KvGroupLayout& group_;
+  std::int64_t q_heads_, heads_;
+  std::int64_t query_dim_, query_stride_, value_stride_;
+  float scale_, softcap_;
+  PageTileLayouts wide_, packed_;
+};
+
+}  // namespace quire

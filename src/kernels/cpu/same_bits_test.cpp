@@ -1,0 +1,103 @@
+// Prefill in any chunks and decode, on any number of threads, alone or in a batch, with a prefix of its
+// own or a shared one: the same bits.
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/cache_test_support.h"
+
+namespace quire {
+namespace {
+
+using namespace testing_support;
+
+std::vector<CacheShape> shapes() {
+  std::vector<CacheShape> all;
+  for (const KvFormatInfo& format : kv_formats()) {
+    all.push_back(
+        {.q_heads = 6, .kv_heads = 2, .key_dim = 64, .value_dim = 64, .keys = format.format, .values = format.format});
+  }
+  all.push_back(
+      {.q_heads = 4, .kv_heads = 1, .key_dim = 256, .value_dim = 256, .keys = KvFormat::q8, .values = KvFormat::q4});
+  all.push_back(
+      {.q_heads = 2, .kv_heads = 2, .key_dim = 72, .value_dim = 20, .keys = KvFormat::k2, .values = KvFormat::fp8});
+  all.push_back({.q_heads = 8, .kv_heads = 1, .key_dim = 20, .value_dim = 20, .key_order = KvOrder::rows});
+  all.push_back({.q_heads = 7,
+                 .kv_heads = 1,
+                 .key_dim = 16,
+                 .value_dim = 64,
+                 .keys = KvFormat::q8,
+                 .values = KvFormat::q8,
+                 .latent = true});
+  CacheShape window{
+      .q_heads = 3, .kv_heads = 1, .key_dim = 32, .value_dim = 32, .keys = KvFormat::q4, .values = KvFormat::q5};
+  window.visible = {40, 530};
+  window.sink_pages = 1;
+  window.recent_pages = 2;
+  all.push_back(window);
+  return all;
+}
+
+std::vector<float> part_of(const std::vector<float>& all, std::int64_t row, std::int64_t rows, std::int64_t width) {
+  return {all.begin() + row * width, all.begin() + (row + rows) * width};
+}
+
+TEST(SameBits, OneRowOrManyOnAnyNumberOfThreads) {
+  ThreadPool one(1), five(5);
+  const std::int64_t length = 1100, first = 960;
+  for (const CacheShape& s : shapes()) {
+    const std::int64_t width = s.q_heads * s.query_dim(), out_width = s.q_heads * s.value_dim;
+    for (const std::int64_t kept : {0, 545}) {
+      const TestSequence sequence(s, length, 1, kept, kept > 0 ? 512 : 0);
+      const auto q = random_floats((length - first) * width, 3), q_sinks = random_floats((length - first) * width, 4);
+      for (const Ops* ops : fast_ops()) {
+        const KvRows all{0, length - first, first, sequence.table()};
+        const auto together = attend(*ops, s, {&all, 1}, one, q, q_sinks);
+        if (kept > 0) {
+          EXPECT_EQ(together, attend(*ops, s, {&all, 1}, five, q, q_sinks)) << ops->name << " " << describe(s);
+        }
+        for (const std::int64_t position : {991, 992, 1023, 1024, 1099}) {
+          const std::int64_t row = position - first, rows = position == 992 ? 33 : 1;
+          const KvRows some{0, rows, position, sequence.table()};
+          const auto alone =
+              attend(*ops, s, {&some, 1}, one, part_of(q, row, rows, width), part_of(q_sinks, row, rows, width));
+          const AttentionResult same{part_of(together.out, row, rows, out_width),
+                                     part_of(together.log_sum_exp, row, rows, s.q_heads)};
+          EXPECT_EQ(alone, same) << ops->name << " " << describe(s) << " position " << position << " kept " << kept;
+        }
+      }
+    }
+  }
+}
+
+// Sequences that share 1,024 tokens, or 512, or none, next to one another and in any order.
+TEST(SameBits, AloneOrInABatchWithASharedPrefixOrACopyOfIt) {
+  ThreadPool pool(3);
+  for (const CacheShape& s : shapes()) {
+    const std::int64_t width = s.q_heads * s.query_dim();
+    const TestSequence a(s, 1100, 1), b(s, 1030, 2, 0, 0, &a, 1024), c(s, 700, 3, 0, 0, &a, 512), d(s, 1100, 1),
+        e(s, 40, 4), f(s, 1200, 5, 70, 0, &a, 1024);
+    const KvRows batch[]{{0, 1, 1099, a.table()}, {1, 1, 699, c.table()},  {2, 1, 39, e.table()},
+                         {3, 2, 1028, b.table()}, {5, 1, 1099, d.table()}, {6, 3, 1197, f.table()},
+                         {9, 1, 1090, a.table()}};
+    auto q = random_floats(10 * width, 3), q_sinks = random_floats(10 * width, 4);
+    std::copy_n(q.begin(), width, q.begin() + 5 * width);
+    std::copy_n(q_sinks.begin(), width, q_sinks.begin() + 5 * width);
+    for (const Ops* ops : fast_ops()) {
+      const auto together = attend(*ops, s, batch, pool, q, q_sinks);
+      for (const KvRows& rows : batch) {
+        KvRows single = rows;
+        single.first_row = 0;
+        const auto alone = attend(*ops, s, {&single, 1}, pool, part_of(q, rows.first_row, rows.rows, width),
+                                  part_of(q_sinks, rows.first_row, rows.rows, width));
+        EXPECT_TRUE(AttentionResult::same_bits(
+            alone.out, part_of(together.out, rows.first_row, rows.rows, s.q_heads * s.value_dim)))
+            << ops->name << " " << describe(s) << " row " << rows.first_row;
+      }
+      const std::int64_t row = s.q_heads * s.value_dim;
+      EXPECT_TRUE(AttentionResult::same_bits(part_of(together.out, 0, 1, row), part_of(together.out, 5, 1, row)))
+          << ops->name << " " << describe(s) << ": a copy of the pages gives other bits";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire
