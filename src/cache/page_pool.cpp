@@ -1,0 +1,279 @@
+#include "cache/page_pool.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "core/fail.h"
+
+namespace quire {
+namespace detail {
+
+struct PageSlab {
+  PagePool* pool;
+  int size_class;
+  std::uint64_t serial;  // a stable order for slabs that are equally full
+  std::byte* data;
+  std::uint64_t mapped_bytes;
+  std::uint64_t free;
+  Page* first_free;
+  std::vector<Page> pages;
+};
+
+bool FullerSlab::operator()(const PageSlab* a, const PageSlab* b) const {
+  return a->free != b->free ? a->free < b->free : a->serial < b->serial;
+}
+
+}  // namespace detail
+
+using detail::Page;
+using detail::PageSlab;
+
+namespace {
+
+constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
+constexpr std::uint64_t kCacheLine = 64;
+
+std::uint64_t system_page() {
+  static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// A small budget is cut into about this many slabs, so that a slab that is barely used, or a
+// rest too small for one, does not cost much of it.
+constexpr std::uint64_t kSlabsInSmallBudget = 16;
+
+// Sizes beyond this are refused at creation; what is computed from smaller ones cannot overflow.
+constexpr std::uint64_t kLargestSize = std::uint64_t{1} << 56;
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+std::uint64_t bookkeeping(std::uint64_t pages) { return sizeof(PageSlab) + pages * sizeof(Page); }
+
+std::uint64_t cost(std::uint64_t page_bytes, std::uint64_t pages) {
+  return round_up(page_bytes * pages, system_page()) + bookkeeping(pages);
+}
+
+// Null where the system refuses. A slab that can hold a huge page starts on the border of one.
+std::byte* map_aligned(std::uint64_t bytes) {
+  const std::uint64_t alignment = bytes >= kHugePage ? kHugePage : system_page();
+  const std::uint64_t asked = bytes + alignment - system_page();
+  void* const mapped = ::mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(mapped);
+  const std::uint64_t head = round_up(reinterpret_cast<std::uintptr_t>(begin), alignment) -
+                             static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(begin));
+  std::byte* const data = begin + head;
+  if (head > 0) ::munmap(begin, head);
+  if (const std::uint64_t tail = asked - head - bytes; tail > 0) ::munmap(data + bytes, tail);
+#ifdef MADV_HUGEPAGE
+  // Advice: where it is refused, small pages do.
+  if (bytes >= kHugePage) ::madvise(data, bytes, MADV_HUGEPAGE);
+#endif
+  return data;
+}
+
+}  // namespace
+
+int PageRef::size_class() const { return page_->slab->size_class; }
+
+void PageRef::release() { page_->slab->pool->give_back(page_); }
+
+Result<std::unique_ptr<PagePool>> PagePool::create(const PoolOptions& options) {
+  if (options.page_bytes.empty()) return fail(Errc::invalid_argument, "[page pool] no size class; expected at least 1");
+  for (const std::uint64_t bytes : options.page_bytes) {
+    if (bytes < 1 || bytes > kLargestSize || options.budget_bytes > kLargestSize) {
+      return fail(Errc::invalid_argument, "[page pool] pages of {} bytes in a budget of {}; expected 1 to 2^56", bytes,
+                  options.budget_bytes);
+    }
+    if (const std::uint64_t least = cost(round_up(bytes, kCacheLine), 1); options.budget_bytes < least) {
+      return fail(Errc::invalid_argument,
+                  "[page pool] a budget of {} bytes holds no page of {}; raise it to {} or more", options.budget_bytes,
+                  bytes, least);
+    }
+  }
+  return std::unique_ptr<PagePool>(new PagePool(options));
+}
+
+PagePool::PagePool(const PoolOptions& options) : budget_(options.budget_bytes), poison_(options.poison) {
+  const std::uint64_t aim = std::min(budget_ / kSlabsInSmallBudget, kHugePage);
+  for (const std::uint64_t bytes : options.page_bytes) {
+    SizeClass& added = classes_.emplace_back();
+    added.page_bytes = round_up(bytes, kCacheLine);
+    added.slab_pages = aim < kHugePage ? aim / added.page_bytes : round_up(aim, added.page_bytes) / added.page_bytes;
+    added.slab_pages = std::max<std::uint64_t>(added.slab_pages, 1);
+  }
+}
+
+PagePool::~PagePool() {
+  trim();
+  QUIRE_ASSERT(reserved_ == 0, "a page outlives its pool");
+}
+
+const PagePool::SizeClass& PagePool::class_at(int size_class) const {
+  QUIRE_ASSERT(size_class >= 0 && size_class < std::ssize(classes_), "no such size class");
+  return classes_[static_cast<std::size_t>(size_class)];
+}
+
+std::uint64_t PagePool::slab_cost(int size_class, std::uint64_t pages) const {
+  return cost(class_at(size_class).page_bytes, pages);
+}
+
+// First the fewest new pages that do, and what must be given up for them; then, with what the
+// budget has left, the last slab of each class grows towards its full size.
+PagePool::Plan PagePool::plan(std::span<const PageWant> wants) const {
+  Plan result;
+  std::vector<std::uint64_t> wanted_pages(classes_.size());
+  for (const PageWant& want : wants) {
+    if (want.count > budget_ / class_at(want.size_class).page_bytes) return result;
+    wanted_pages[static_cast<std::size_t>(want.size_class)] += want.count;
+  }
+  std::uint64_t left = budget_ - reserved_, needed = 0;
+  std::vector<int> unneeded_spares;
+  for (int c = 0; c < std::ssize(classes_); ++c) {
+    const SizeClass& size_class = class_at(c);
+    const std::uint64_t wanted = wanted_pages[static_cast<std::size_t>(c)];
+    const std::uint64_t in_spare = size_class.spare == nullptr ? 0 : size_class.spare->free;
+    if (in_spare > 0 && wanted <= size_class.free - in_spare) unneeded_spares.push_back(c);
+    for (std::uint64_t missing = wanted - std::min(wanted, size_class.free); missing > 0;) {
+      const std::uint64_t pages = std::min(missing, size_class.slab_pages);
+      needed += slab_cost(c, pages);
+      if (needed > budget_) return result;
+      result.slabs.push_back({c, pages});
+      missing -= pages;
+    }
+  }
+  for (const int c : unneeded_spares) {
+    if (needed <= left) break;
+    left += slab_cost(c, class_at(c).spare->free);
+    result.give_up.push_back(c);
+  }
+  if (needed > left) return result;
+  left -= needed;
+  for (NewSlab& slab : result.slabs) {
+    const std::uint64_t least = slab_cost(slab.size_class, slab.pages);
+    const std::uint64_t per_page = class_at(slab.size_class).page_bytes + sizeof(Page);
+    // The system's page may round the last one out of the budget.
+    std::uint64_t pages = std::min(class_at(slab.size_class).slab_pages, slab.pages + left / per_page);
+    while (slab_cost(slab.size_class, pages) > least + left) --pages;
+    left -= slab_cost(slab.size_class, pages) - least;
+    slab.pages = pages;
+  }
+  result.fits = true;
+  return result;
+}
+
+Result<std::vector<PageRef>> PagePool::allocate(std::span<const PageWant> wants) {
+  const Plan todo = plan(wants);
+  const auto refuse = [&](const char* what) {
+    std::uint64_t pages = 0, bytes = 0;
+    for (const PageWant& want : wants) {
+      pages += want.count;
+      bytes += want.count * page_bytes(want.size_class);
+    }
+    return fail(Errc::out_of_memory,
+                "[page pool] {} pages ({} bytes) {}: {} of {} bytes are reserved, {} in use; raise --cache-bytes or "
+                "run fewer requests at once",
+                pages, bytes, what, reserved_, budget_, counters().used_bytes);
+  };
+  if (!todo.fits) return refuse("do not fit");
+  for (const int c : todo.give_up) unmap_slab(std::exchange(classes_[static_cast<std::size_t>(c)].spare, nullptr));
+  std::vector<PageSlab*> mapped;
+  for (const NewSlab& slab : todo.slabs) {
+    if (PageSlab* const added = map_slab(slab); added != nullptr) {
+      mapped.push_back(added);
+      continue;
+    }
+    for (PageSlab* const added_before : mapped) {
+      classes_[static_cast<std::size_t>(added_before->size_class)].partial.erase(added_before);
+      unmap_slab(added_before);
+    }
+    return refuse("are refused by the system");
+  }
+  std::vector<PageRef> pages;
+  for (const PageWant& want : wants) {
+    SizeClass& size_class = classes_[static_cast<std::size_t>(want.size_class)];
+    for (std::uint64_t i = 0; i < want.count; ++i) {
+      pages.push_back(PageRef(take(size_class)));
+      if (poison_) std::memset(pages.back().data(), 0xFF, size_class.page_bytes);
+    }
+  }
+  return pages;
+}
+
+PageSlab* PagePool::map_slab(const NewSlab& wanted) {
+  SizeClass& size_class = classes_[static_cast<std::size_t>(wanted.size_class)];
+  const std::uint64_t bytes = round_up(wanted.pages * size_class.page_bytes, system_page());
+  std::byte* const data = map_aligned(bytes);
+  if (data == nullptr) return nullptr;
+  auto* const slab = new PageSlab{this, wanted.size_class, next_serial_++, data, bytes, wanted.pages, nullptr, {}};
+  slab->pages.resize(wanted.pages);
+  for (std::uint64_t i = wanted.pages; i-- > 0;) {
+    slab->pages[i] = {data + i * size_class.page_bytes, slab, slab->first_free, 0};
+    slab->first_free = &slab->pages[i];
+  }
+  reserved_ += slab_cost(wanted.size_class, wanted.pages);
+  size_class.free += wanted.pages;
+  size_class.partial.insert(slab);
+  return slab;
+}
+
+void PagePool::unmap_slab(PageSlab* slab) {
+  const std::uint64_t pages = slab->pages.size();
+  QUIRE_ASSERT(slab->free == pages, "a slab leaves with a page in use");
+  classes_[static_cast<std::size_t>(slab->size_class)].free -= pages;
+  reserved_ -= slab_cost(slab->size_class, pages);
+  ::munmap(slab->data, slab->mapped_bytes);
+  delete slab;
+}
+
+Page* PagePool::take(SizeClass& size_class) {
+  if (size_class.partial.empty()) size_class.partial.insert(std::exchange(size_class.spare, nullptr));
+  PageSlab* const slab = *size_class.partial.begin();
+  size_class.partial.erase(size_class.partial.begin());
+  Page* const page = slab->first_free;
+  slab->first_free = page->next_free;
+  if (--slab->free > 0) size_class.partial.insert(slab);
+  --size_class.free;
+  ++size_class.in_use;
+  return page;
+}
+
+void PagePool::give_back(Page* page) {
+  PageSlab* const slab = page->slab;
+  SizeClass& size_class = classes_[static_cast<std::size_t>(slab->size_class)];
+  if (slab->free > 0) size_class.partial.erase(slab);
+  page->next_free = slab->first_free;
+  slab->first_free = page;
+  ++slab->free;
+  ++size_class.free;
+  --size_class.in_use;
+  if (slab->free < slab->pages.size()) {
+    size_class.partial.insert(slab);
+  } else if (size_class.spare == nullptr) {
+    size_class.spare = slab;
+  } else {
+    unmap_slab(slab);
+  }
+}
+
+void PagePool::trim() {
+  for (SizeClass& size_class : classes_) {
+    if (size_class.spare != nullptr) unmap_slab(std::exchange(size_class.spare, nullptr));
+  }
+}
+
+PoolCounters PagePool::counters() const {
+  PoolCounters result;
+  result.reserved_bytes = reserved_;
+  for (const SizeClass& size_class : classes_) {
+    result.used_bytes += size_class.in_use * size_class.page_bytes;
+    result.classes.push_back({size_class.in_use, size_class.free});
+  }
+  return result;
+}
+
+}  // namespace quire
