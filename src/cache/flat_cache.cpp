@@ -8,62 +8,73 @@
 
 namespace quire {
 
-Result<FlatCache> FlatCache::create(const KvGeometry& geometry, std::int64_t max_length, KvType key_type,
-                                    KvType value_type) {
+Result<FlatCache> FlatCache::create(const KvGeometry& geometry, std::int64_t max_length, KvFormat format) {
   if (geometry.layers < 1 || geometry.kv_heads < 1 || geometry.head_dim < 1 || max_length < 1) {
     return fail(Errc::invalid_argument,
                 "[flat cache] {} layers, {} KV heads of {} and {} positions; each must be at least 1", geometry.layers,
                 geometry.kv_heads, geometry.head_dim, max_length);
   }
-  const auto key_bytes =
-      geometry.bytes(static_cast<std::uint64_t>(max_length), static_cast<std::uint64_t>(bytes_per_value(key_type)));
-  const auto value_bytes =
-      geometry.bytes(static_cast<std::uint64_t>(max_length), static_cast<std::uint64_t>(bytes_per_value(value_type)));
-  constexpr auto kLimit = static_cast<std::uint64_t>(PTRDIFF_MAX);
-  if (!key_bytes || !value_bytes || *key_bytes > kLimit || *value_bytes > kLimit) {
+  if (!info(format).by_token) {
+    return fail(Errc::invalid_argument, "[flat cache] holds f32, f16 or bf16, not {}; use the paged cache for it",
+                info(format).name);
+  }
+  const auto bytes = geometry.bytes(static_cast<std::uint64_t>(max_length), format == KvFormat::f32 ? 4 : 2);
+  if (!bytes || *bytes > static_cast<std::uint64_t>(PTRDIFF_MAX)) {
     return fail(Errc::invalid_argument, "[flat cache] {} positions are more than memory can address; lower --ctx-size",
                 max_length);
   }
-  const std::uint64_t bytes = *key_bytes / 2 + *value_bytes / 2;  // each was counted for keys and values
-  Storage storage(static_cast<std::byte*>(std::calloc(bytes, 1)));
+  Storage storage(static_cast<std::byte*>(std::calloc(*bytes, 1)));
   if (storage == nullptr) {
-    return fail(Errc::invalid_argument, "[flat cache] cannot allocate {} MiB for {} positions; lower --ctx-size",
-                bytes >> 20, max_length);
+    return fail(Errc::out_of_memory, "[flat cache] cannot allocate {} MiB for {} positions; lower --ctx-size",
+                *bytes >> 20, max_length);
   }
-  return FlatCache(geometry, max_length, key_type, value_type, std::move(storage), bytes);
+  return FlatCache(geometry, max_length, format, std::move(storage), *bytes);
 }
 
-FlatCache::FlatCache(const KvGeometry& geometry, std::int64_t max_length, KvType key_type, KvType value_type,
-                     Storage storage, std::uint64_t bytes)
-    : geometry_(geometry), max_length_(max_length), storage_(std::move(storage)), bytes_(bytes) {
-  const std::int64_t values = geometry.kv_heads * kv_stride();
-  const std::int64_t key_bytes = values * bytes_per_value(key_type), value_bytes = values * bytes_per_value(value_type);
-  std::byte* at = storage_.get();
-  for (int layer = 0; layer < geometry.layers; ++layer, at += key_bytes + value_bytes) {
-    layers_.push_back(
-        {{at, key_type, kv_stride(), geometry.head_dim}, {at + key_bytes, value_type, kv_stride(), geometry.head_dim}});
-  }
+FlatCache::FlatCache(const KvGeometry& geometry, std::int64_t max_length, KvFormat format, Storage storage,
+                     std::uint64_t bytes)
+    : geometry_(geometry), max_length_(max_length), format_(format), storage_(std::move(storage)), bytes_(bytes) {
+  const std::int64_t page = kPageTokens * geometry.head_dim * value_bytes();
+  for (std::int64_t i = 0; i * kPageTokens < max_length; ++i) pages_.push_back({storage_.get() + i * page, nullptr});
 }
 
-Result<void> FlatCache::append(int layer, std::span<const std::byte> keys, std::span<const std::byte> values,
+// Page i of a head follows page i-1, so a tile of keys or values is 32 rows in place.
+KvGroupLayout FlatCache::layout(const KvVisibility& visible) const {
+  const std::int64_t head = kv_stride() * value_bytes(), stream = geometry_.kv_heads * head;
+  KvGroupLayout layout{};
+  layout.layers = geometry_.layers;
+  layout.kv_heads = geometry_.kv_heads;
+  layout.wide.keys = {format_, KvOrder::rows, geometry_.head_dim, 0, 2 * stream, head};
+  layout.wide.values = {format_, KvOrder::rows, geometry_.head_dim, stream, 2 * stream, head};
+  layout.packed = layout.wide;
+  layout.lossless = true;
+  layout.visible = visible;
+  return layout;
+}
+
+Result<void> FlatCache::append(int layer, std::span<const float> keys, std::span<const float> values,
                                std::int64_t count) {
   QUIRE_ASSERT(layer >= 0 && layer < geometry_.layers && count >= 0, "append to a layer that does not exist");
+  QUIRE_ASSERT(std::ssize(keys) == count * geometry_.row_values() && keys.size() == values.size(),
+               "keys or values of another shape");
   if (would_overflow(count)) {
     return fail(Errc::context_full, "[append] {} tokens do not fit: {} of {} positions are used; raise --ctx-size",
                 count, current_length_, max_length_);
   }
-  const KvLayerView& view = layers_[static_cast<std::size_t>(layer)];
-  const auto write = [&](const KvStream& stream, std::span<const std::byte> rows) {
-    const std::int64_t row = geometry_.head_dim * bytes_per_value(stream.type);
-    QUIRE_ASSERT(std::ssize(rows) == count * geometry_.kv_heads * row, "keys or values of another shape");
+  const KvGroupLayout group = layout({});
+  const auto write = [&](const KvStreamLayout& stream, std::span<const float> rows) {
     for (std::int64_t t = 0; t < count; ++t) {
+      const std::int64_t position = current_length_ + t;
+      std::byte* page = pages_[static_cast<std::size_t>(position / kPageTokens)].wide;
       for (std::int64_t head = 0; head < geometry_.kv_heads; ++head) {
-        std::copy_n(rows.data() + (t * geometry_.kv_heads + head) * row, row, stream.at(head, current_length_ + t));
+        const float* row = rows.data() + (t * geometry_.kv_heads + head) * geometry_.head_dim;
+        write_token(format_, KvOrder::rows, stream.tile(page, layer, head), position % kPageTokens, row,
+                    geometry_.head_dim);
       }
     }
   };
-  write(view.keys, keys);
-  write(view.values, values);
+  write(group.wide.keys, keys);
+  write(group.wide.values, values);
   return {};
 }
 

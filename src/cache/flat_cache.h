@@ -1,5 +1,5 @@
 // The simplest cache: one buffer of keys and one of values per layer, for one sequence,
-// reserved whole at creation.
+// reserved whole at creation. The baseline to learn from and to compare with.
 //
 //   keys of layer l:   head 0: [pos 0 | pos 1 | ... | pos max_length-1]
 //                      head 1: [pos 0 | ...                           ]      each pos: head_dim values
@@ -23,9 +23,9 @@ namespace quire {
 
 class FlatCache {
  public:
-  // Everything is allocated and zero-filled here; nothing is allocated later.
-  static Result<FlatCache> create(const KvGeometry& geometry, std::int64_t max_length, KvType key_type = KvType::f16,
-                                  KvType value_type = KvType::f16);
+  // Everything is allocated and zero-filled here; nothing is allocated later. The format is one that
+  // is written by token.
+  static Result<FlatCache> create(const KvGeometry& geometry, std::int64_t max_length, KvFormat format = KvFormat::f16);
 
   FlatCache(FlatCache&&) = default;
   FlatCache& operator=(FlatCache&&) = default;
@@ -41,9 +41,8 @@ class FlatCache {
 
   // Writes `count` tokens of one layer at positions current_length and on, without advancing:
   // all layers append, then the sequence advances once.
-  //   keys, values: [count, kv_heads, head_dim], in the cache's types
-  Result<void> append(int layer, std::span<const std::byte> keys, std::span<const std::byte> values,
-                      std::int64_t count);
+  //   keys, values: [count, kv_heads, head_dim]
+  Result<void> append(int layer, std::span<const float> keys, std::span<const float> values, std::int64_t count);
 
   bool would_overflow(std::int64_t additional) const { return additional > max_length_ - current_length_; }
   Result<void> advance(std::int64_t count);
@@ -51,8 +50,9 @@ class FlatCache {
   Result<void> rollback(std::int64_t length);
   void reset() { current_length_ = 0; }
 
-  // Valid until the cache is moved or destroyed.
-  KvView view() const { return {layers_, max_length_}; }
+  // As kernels see it: pages that happen to lie side by side. Valid until the cache is moved or destroyed.
+  KvGroupLayout layout(const KvVisibility& visible) const;
+  KvTable table() const { return {pages_.data(), nullptr, 0, 0}; }
 
  private:
   struct Free {
@@ -60,17 +60,18 @@ class FlatCache {
   };
   using Storage = std::unique_ptr<std::byte, Free>;
 
-  FlatCache(const KvGeometry& geometry, std::int64_t max_length, KvType key_type, KvType value_type, Storage storage,
-            std::uint64_t bytes);
+  FlatCache(const KvGeometry& geometry, std::int64_t max_length, KvFormat format, Storage storage, std::uint64_t bytes);
+  std::int64_t value_bytes() const { return format_ == KvFormat::f32 ? 4 : 2; }
 
   KvGeometry geometry_;
   std::int64_t max_length_;
+  KvFormat format_;
   std::int64_t current_length_ = 0;
   // Per layer: keys, then values, each [kv_heads, max_length, head_dim]. From calloc: the system
   // hands out zero pages as they are touched, so a long context costs nothing until it is used.
   Storage storage_;
   std::uint64_t bytes_;
-  std::vector<KvLayerView> layers_;  // [layers], into storage_
+  std::vector<KvTableEntry> pages_;  // into storage_
 };
 
 }  // namespace quire

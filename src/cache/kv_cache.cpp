@@ -1,0 +1,400 @@
+#include "cache/kv_cache.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "core/check.h"
+#include "core/fail.h"
+#include "core/planted.h"
+
+namespace quire {
+
+Result<std::unique_ptr<KvCache>> KvCache::create(const CacheOptions& options) {
+  if (options.groups.empty()) return fail(Errc::invalid_argument, "[cache] no layer group; give at least one");
+  std::vector<KvGroupLayout> layouts;
+  PoolOptions pool{options.budget_bytes, {}, options.poison};
+  for (const KvGroupSpec& spec : options.groups) {
+    QUIRE_TRY(const KvGroupLayout layout, make_layout(spec));
+    layouts.push_back(layout);
+    pool.page_bytes.push_back(static_cast<std::uint64_t>(layout.wide.bytes));
+    pool.page_bytes.push_back(static_cast<std::uint64_t>(layout.packed.bytes));
+  }
+  for (const KvLayerRef& place : options.layer_map) {
+    if (place.group < 0 || place.group >= std::ssize(layouts) || place.layer < 0 ||
+        place.layer >= layouts[static_cast<std::size_t>(place.group)].layers) {
+      return fail(Errc::invalid_argument, "[cache] a model layer is mapped to layer {} of group {}, which is not there",
+                  place.layer, place.group);
+    }
+  }
+  QUIRE_TRY(auto pages, PagePool::create(pool));
+  QUIRE_TRY(auto eviction,
+            make_eviction_policy(options.eviction.empty() ? eviction_policy_names().front() : options.eviction));
+  return std::unique_ptr<KvCache>(new KvCache(options, std::move(layouts), std::move(pages), std::move(eviction)));
+}
+
+namespace {
+
+// All that decides a page's bytes besides the tokens: two caches that differ in any of it share nothing.
+Digest root_digest(const CacheOptions& options) {
+  constexpr std::uint64_t kLayoutVersion = 1;
+  Hasher hasher;
+  hasher.update(kLayoutVersion);
+  hasher.update(std::span<const std::byte>(options.fingerprint));
+  for (const KvGroupSpec& spec : options.groups) {
+    for (const std::int64_t number : {spec.layers, spec.kv_heads, spec.key_dim, spec.value_dim,
+                                      std::int64_t{spec.latent}, static_cast<std::int64_t>(spec.keys),
+                                      static_cast<std::int64_t>(spec.values), spec.sink_pages, spec.recent_pages}) {
+      hasher.update(static_cast<std::uint64_t>(number));
+    }
+    if (planted(Bug::policy_not_in_name)) continue;
+    hasher.update(spec.visible.sinks).update(spec.visible.window);
+  }
+  for (const KvLayerRef& place : options.layer_map) {
+    hasher.update(static_cast<std::uint64_t>(place.group));
+    hasher.update(static_cast<std::uint64_t>(place.layer));
+  }
+  return hasher.finish();
+}
+
+}  // namespace
+
+KvCache::KvCache(const CacheOptions& options, std::vector<KvGroupLayout> layouts, std::unique_ptr<PagePool> pool,
+                 std::unique_ptr<EvictionPolicy> eviction)
+    : pool_(std::move(pool)),
+      layouts_(std::move(layouts)),
+      layer_map_(options.layer_map),
+      root_(root_digest(options)),
+      strategy_(options.strategy) {
+  if (options.share_prefixes && PrefixPages::possible(layouts_)) {
+    prefixes_ = std::make_unique<PrefixPages>(layouts_, std::move(eviction));
+  }
+  if (!layer_map_.empty()) return;
+  for (std::int64_t group = 0; group < std::ssize(layouts_); ++group) {
+    for (std::int64_t layer = 0; layer < layouts_[static_cast<std::size_t>(group)].layers; ++layer) {
+      layer_map_.push_back({group, layer});
+    }
+  }
+}
+
+KvCache::Sequence& KvCache::at(SequenceId id) {
+  const auto found = sequences_.find(id);
+  QUIRE_ASSERT(found != sequences_.end(), "a sequence that is not open");
+  return found->second;
+}
+const KvCache::Sequence& KvCache::at(SequenceId id) const { return const_cast<KvCache*>(this)->at(id); }
+
+void KvCache::Sequence::fit_scores() {
+  for (std::size_t group = 0; group < tables.size(); ++group) {
+    const std::int64_t cached = tables[group].kept_tokens() + length() - tables[group].first_position();
+    for (auto& head : scores[group]) head.resize(static_cast<std::size_t>(cached));
+  }
+}
+
+Result<void> KvCache::open(SequenceId id, std::string_view salt) {
+  const auto [entry, fresh] = sequences_.try_emplace(id);
+  if (!fresh) return fail(Errc::invalid_argument, "[cache] sequence {} is already open", id);
+  Sequence& sequence = entry->second;
+  for (const KvGroupLayout& layout : layouts_) sequence.tables.emplace_back(layout);
+  sequence.scores.resize(layouts_.size());
+  if (prefixes_ == nullptr) return {};
+  Hasher hasher;
+  hasher.update(std::span<const std::byte>(root_));
+  if (!planted(Bug::salt_not_in_name)) hasher.update(std::as_bytes(std::span(salt)));
+  sequence.root = hasher.finish();
+  sequence.named.emplace(sequence.root);
+  return {};
+}
+
+std::int64_t KvCache::reuse(SequenceId id, std::span<const TokenId> tokens) {
+  Sequence& sequence = at(id);
+  QUIRE_ASSERT(sequence.length() == 0, "only an empty sequence can take over a prefix");
+  undo_prepared(sequence);
+  counters_.asked_tokens += tokens.size();
+  if (!sequence.named) return 0;
+  const std::int64_t length = prefixes_->attach(*sequence.named, tokens, sequence.tables);
+  counters_.hit_tokens += static_cast<std::uint64_t>(length);
+  sequence.tokens.assign(tokens.begin(), tokens.begin() + length);
+  return length;
+}
+
+void KvCache::checkpoint(SequenceId id) {
+  Sequence& sequence = at(id);
+  if (sequence.named) prefixes_->add_checkpoint(*sequence.named, sequence.tokens, sequence.tables);
+}
+
+void KvCache::name_pages(Sequence& sequence) {
+  while (sequence.named && std::ssize(sequence.named->ids) < sequence.length() / kPageTokens) {
+    if (!prefixes_->add(*sequence.named, sequence.tokens, sequence.tables)) forget_names(sequence);
+  }
+}
+
+void KvCache::forget_names(Sequence& sequence) {
+  if (!sequence.named) return;
+  prefixes_->truncate(*sequence.named, sequence.root, sequence.tokens, 0);
+  sequence.named.reset();
+}
+
+// Pages nobody uses make room, the least useful first.
+Result<std::vector<PageRef>> KvCache::take_pages(std::span<const PageWant> wants) {
+  while (!pool_->can_allocate(wants)) {
+    if (prefixes_ != nullptr && prefixes_->evict()) {
+      ++counters_.evicted_pages;
+    } else if (strategy_.kind != CacheStrategy::Kind::adaptive || !release_oldest_parked()) {
+      break;
+    }
+  }
+  return pool_->allocate(wants);
+}
+
+bool KvCache::release_oldest_parked() {
+  const auto age = [](const auto& entry) {
+    return entry.second.parked_at > 0 ? entry.second.parked_at : std::numeric_limits<std::uint64_t>::max();
+  };
+  const auto oldest = std::ranges::min_element(sequences_, {}, age);
+  if (oldest == sequences_.end() || oldest->second.parked_at == 0) return false;
+  release(oldest->first);
+  ++counters_.released_sequences;
+  return true;
+}
+
+void KvCache::relieve_pressure() {
+  if (strategy_.kind != CacheStrategy::Kind::adaptive || prefixes_ == nullptr) return;
+  const double keep = strategy_.share_to_keep(counters_.hit_rate()) * static_cast<double>(pool_->budget_bytes());
+  while (static_cast<double>(pool_->counters().used_bytes) > keep && prefixes_->evict()) ++counters_.evicted_pages;
+}
+
+std::int64_t KvCache::length(SequenceId id) const { return at(id).length(); }
+std::span<const TokenId> KvCache::tokens(SequenceId id) const { return at(id).tokens; }
+
+std::vector<std::int64_t> KvCache::lengths(std::span<const SequenceId> ids) const {
+  std::vector<std::int64_t> lengths;
+  for (const SequenceId id : ids) lengths.push_back(length(id));
+  return lengths;
+}
+
+void KvCache::undo_prepared(Sequence& sequence) {
+  if (sequence.prepared == 0) return;
+  for (PageTable& table : sequence.tables) table.settle(sequence.length());
+  sequence.prepared = 0;
+}
+
+Result<StepPlan> KvCache::prepare(std::span<const StepWant> wants) {
+  std::vector<PageWant> pages;
+  for (std::size_t group = 0; group < layouts_.size(); ++group) {
+    PageNeed total;
+    for (const StepWant& want : wants) {
+      Sequence& sequence = at(want.id);
+      QUIRE_ASSERT(want.tokens >= 0, "a step goes forward");
+      undo_prepared(sequence);
+      sequence.parked_at = 0;
+      const PageNeed need = sequence.tables[group].need(sequence.length(), want.tokens);
+      total.wide += need.wide;
+      total.packed += need.packed;
+    }
+    pages.push_back({wide_class(group), static_cast<std::uint64_t>(total.wide)});
+    pages.push_back({packed_class(group), static_cast<std::uint64_t>(total.packed)});
+  }
+  QUIRE_TRY(auto taken, take_pages(pages));
+
+  StepPlan plan;
+  plan.tables.resize(wants.size());
+  for (std::size_t group = 0; group < layouts_.size(); ++group) {
+    // The pool gave them in the order they were asked for.
+    const auto split = taken.begin() + static_cast<std::ptrdiff_t>(pages[2 * group].count);
+    std::vector<PageRef> wide(std::make_move_iterator(taken.begin()), std::make_move_iterator(split));
+    const auto end = split + static_cast<std::ptrdiff_t>(pages[2 * group + 1].count);
+    std::vector<PageRef> packed(std::make_move_iterator(split), std::make_move_iterator(end));
+    taken.erase(taken.begin(), end);
+    std::vector<PageCopy> copies;
+    for (const StepWant& want : wants) {
+      Sequence& sequence = at(want.id);
+      sequence.tables[group].extend(sequence.length(), want.tokens, wide, packed, copies, plan.sources);
+      sequence.prepared = want.tokens;
+    }
+    for (const PageCopy& copy : copies) plan.copies.push_back({static_cast<std::int64_t>(group), copy});
+  }
+  counters_.copied_pages += plan.copies.size();
+  for (std::size_t i = 0; i < wants.size(); ++i) {
+    for (const PageTable& table : at(wants[i].id).tables) plan.tables[i].push_back(table.view());
+  }
+  return plan;
+}
+
+void KvCache::commit(SequenceId id, std::span<const TokenId> tokens) {
+  Sequence& sequence = at(id);
+  QUIRE_ASSERT(std::ssize(tokens) <= sequence.prepared, "more tokens than were prepared");
+  const std::int64_t before = sequence.length();
+  sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+  for (PageTable& table : sequence.tables) {
+    for (std::int64_t page = before / kPageTokens; page < sequence.length() / kPageTokens; ++page) {
+      counters_.encoded_pages += table.layout().packs(page);
+    }
+  }
+  // Named before 16-bit sources are given back: a checkpoint may want them.
+  name_pages(sequence);
+  constexpr std::int64_t kCheckpointTokens = 2048;
+  if (before / kCheckpointTokens != sequence.length() / kCheckpointTokens) checkpoint(id);
+  for (PageTable& table : sequence.tables) table.settle(sequence.length());
+  sequence.prepared = 0;
+  relieve_pressure();
+}
+
+Result<void> KvCache::fork(SequenceId from, SequenceId to) {
+  QUIRE_CHECK_OK(open(to));
+  Sequence& copy = at(to);
+  undo_prepared(at(from));
+  copy.tokens = at(from).tokens;
+  copy.tables = at(from).tables;
+  if (planted(Bug::fork_not_counted)) {
+    for (PageTable& table : copy.tables) table.miscount();
+  }
+  copy.scores = at(from).scores;
+  copy.root = at(from).root;
+  copy.named = at(from).named;
+  if (copy.named) prefixes_->pin(*copy.named);
+  return {};
+}
+
+Result<std::int64_t> KvCache::rollback(SequenceId id, std::int64_t length) {
+  Sequence& sequence = at(id);
+  if (length < 0) return fail(Errc::invalid_argument, "[rollback] to {}; expected a length of at least 0", length);
+  undo_prepared(sequence);
+  length = std::min(length, sequence.length());
+  if (length == sequence.length()) return length;
+  const auto resumable = [&](std::int64_t n) {
+    return std::ranges::all_of(sequence.tables, [n](const PageTable& table) { return table.resumable(n); });
+  };
+  while (length > 0 && !resumable(length)) length = (length - 1) / kPageTokens * kPageTokens;
+  for (PageTable& table : sequence.tables) table.truncate(length);
+  if (sequence.named) {
+    prefixes_->truncate(*sequence.named, sequence.root, sequence.tokens, length / kPageTokens);
+  } else if (length == 0 && prefixes_ != nullptr) {
+    sequence.named.emplace(sequence.root);
+  }
+  sequence.tokens.resize(static_cast<std::size_t>(length));
+  sequence.fit_scores();
+  return length;
+}
+
+Result<void> KvCache::drop_front(SequenceId id, std::int64_t position) {
+  Sequence& sequence = at(id);
+  if (position < 0 || position > sequence.length()) {
+    return fail(Errc::invalid_argument, "[drop_front] up to {}; the sequence has {} tokens", position,
+                sequence.length());
+  }
+  undo_prepared(sequence);
+  const std::int64_t first = position / kPageTokens * kPageTokens;
+  if (first == 0) return {};
+  forget_names(sequence);
+  for (std::size_t group = 0; group < layouts_.size(); ++group) {
+    if (first < sequence.tables[group].first_position()) continue;
+    sequence.tables[group].drop_front(position);
+    sequence.scores[group].clear();  // they counted from the old front
+  }
+  return {};
+}
+
+void KvCache::park(SequenceId id) {
+  undo_prepared(at(id));
+  at(id).parked_at = ++clock_;
+}
+
+void KvCache::release(SequenceId id) {
+  forget_names(at(id));
+  sequences_.erase(id);
+}
+
+void KvCache::clear() {
+  while (!sequences_.empty()) release(sequences_.begin()->first);
+}
+
+void KvCache::forget_unused() {
+  while (prefixes_ != nullptr && prefixes_->evict()) ++counters_.evicted_pages;
+}
+
+std::uint64_t KvCache::bytes_per_token() const {
+  std::int64_t bytes = 0;
+  for (const KvGroupLayout& layout : layouts_) bytes += layout.packed.bytes;
+  return static_cast<std::uint64_t>(bytes / kPageTokens);
+}
+
+std::uint64_t KvCache::estimate_bytes(std::int64_t tokens) const {
+  std::uint64_t bytes = 0;
+  for (const KvGroupLayout& layout : layouts_) bytes += sequence_bytes(layout, tokens);
+  return bytes;
+}
+
+namespace {
+
+// Visits every page a table holds.
+template <class Visit>
+void for_each_page(const PageTable& table, std::int64_t length, Visit&& visit) {
+  const auto open = static_cast<std::size_t>(length / kPageTokens);
+  for (std::size_t i = 0; i < table.slots().size(); ++i) {
+    const PageSlot& slot = table.slots()[i];
+    if (slot.wide) visit(slot.wide, table.layout().wide.bytes, i >= open);
+    if (slot.packed) visit(slot.packed, table.layout().packed.bytes, false);
+  }
+  const KvPageLayout& kept = table.layout().lossless ? table.layout().wide : table.layout().packed;
+  for (const PageRef& page : table.kept()) visit(page, kept.bytes, false);
+}
+
+}  // namespace
+
+std::uint64_t KvCache::held_bytes(SequenceId id) const {
+  std::int64_t bytes = 0;
+  for (const PageTable& table : at(id).tables) {
+    for_each_page(table, at(id).length(), [&](const PageRef&, std::int64_t size, bool) { bytes += size; });
+  }
+  return static_cast<std::uint64_t>(bytes);
+}
+
+std::vector<const PageRef*> KvCache::held_pages() const {
+  std::vector<const PageRef*> pages;
+  for (const auto& [id, sequence] : sequences_) {
+    for (const PageTable& table : sequence.tables) {
+      for_each_page(table, sequence.length(), [&](const PageRef& page, std::int64_t, bool) { pages.push_back(&page); });
+    }
+  }
+  if (prefixes_ == nullptr) return pages;
+  for (const PageRef& page : prefixes_->pages()) {
+    if (page) pages.push_back(&page);
+  }
+  return pages;
+}
+
+CacheStats KvCache::stats() const {
+  CacheStats stats;
+  stats.counters = counters_;
+  stats.sequences = std::ssize(sequences_);
+  std::set<const std::byte*> seen;
+  double used = 0;
+  for (const auto& entry : sequences_) {
+    const Sequence& sequence = entry.second;
+    stats.tokens += sequence.length();
+    for (const PageTable& table : sequence.tables) {
+      for_each_page(table, sequence.length(), [&](const PageRef& page, std::int64_t size, bool open) {
+        if (!seen.insert(page.data()).second) return;
+        const auto bytes = static_cast<std::uint64_t>(size);
+        ++(open ? stats.open_pages : stats.sealed_pages);
+        (open ? stats.open_bytes : stats.sealed_bytes) += bytes;
+        stats.shared_pages += page.use_count() > 1;
+        const std::int64_t filled = open ? sequence.length() % kPageTokens : kPageTokens;
+        used += static_cast<double>(size) * static_cast<double>(filled) / kPageTokens;
+      });
+    }
+  }
+  const PoolCounters use = pool_->counters();
+  for (const auto& pages : use.classes) stats.free_pages += static_cast<std::int64_t>(pages.pages_free);
+  stats.reserved_bytes = use.reserved_bytes;
+  stats.budget_bytes = pool_->budget_bytes();
+  stats.cached_bytes = use.used_bytes - stats.held_bytes();
+  if (stats.sequences > 0)
+    stats.average_length = static_cast<double>(stats.tokens) / static_cast<double>(stats.sequences);
+  stats.hit_rate = counters_.hit_rate();
+  if (stats.reserved_bytes > 0) stats.efficiency = used / static_cast<double>(stats.reserved_bytes);
+  return stats;
+}
+
+}  // namespace quire

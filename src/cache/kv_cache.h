@@ -1,0 +1,166 @@
+// The cache: many sequences, keyed by 64-bit ids, over one pool of pages.
+//
+// One step of a sequence is three calls. prepare() reserves every page the step will write and says
+// what has to be copied; the caller computes keys and values into the views (kernels) or appends
+// them (append(), one layer at a time); commit() makes the tokens part of the sequence. The
+// cache decides where bytes live and never touches a kernel.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/page_pool.h"
+#include "cache/page_table.h"
+#include "cache/policy/policy.h"
+#include "cache/prefix_pages.h"
+#include "cache/stats.h"
+#include "cache/strategy.h"
+#include "core/ids.h"
+#include "kv/layout.h"
+#include "quire/result.h"
+
+namespace quire {
+
+using SequenceId = std::uint64_t;
+
+struct CacheOptions {
+  std::vector<KvGroupSpec> groups;
+  std::vector<KvLayerRef> layer_map;  // [model layers]; empty: the groups' layers in order
+  std::uint64_t budget_bytes = 0;
+  // Everything else that decides what a token's keys and values are: weights, kernels, RoPE overrides.
+  Digest fingerprint{};
+  CacheStrategy strategy;
+  bool share_prefixes = true;  // name sealed pages, and find them again
+  std::string eviction = "";   // which named page leaves first; empty: the default
+  bool poison = false;         // fresh pages are filled with NaN: for tests
+};
+
+struct StepWant {
+  SequenceId id;
+  std::int64_t tokens;
+};
+
+struct StepPlan {
+  struct Copy {
+    std::int64_t group;
+    PageCopy page;
+  };
+  std::vector<Copy> copies;                  // to be done first, with copy_tokens()
+  std::vector<std::vector<KvTable>> tables;  // [want][group], valid until the sequence changes
+  std::vector<PageRef> sources;              // keeps what is copied from alive
+};
+
+// Keys and values of one layer, as the cache gives them back.
+struct KvTokens {
+  std::vector<float> keys;    // [tokens, kv_heads, key_dim]
+  std::vector<float> values;  // [tokens, kv_heads, value_dim]
+};
+
+class KvCache {
+ public:
+  static Result<std::unique_ptr<KvCache>> create(const CacheOptions& options);
+
+  // An empty sequence. Pages are shared only among sequences of the same salt.
+  Result<void> open(SequenceId id, std::string_view salt = {});
+  // Fills an empty sequence with the longest beginning of `tokens` whose pages are there, leaving at
+  // least one token to compute. Returns its length.
+  std::int64_t reuse(SequenceId id, std::span<const TokenId> tokens);
+  // Somebody may want to go on from here: keeps what that takes.
+  void checkpoint(SequenceId id);
+  bool contains(SequenceId id) const { return sequences_.contains(id); }
+  std::int64_t length(SequenceId id) const;
+  std::vector<std::int64_t> lengths(std::span<const SequenceId> ids) const;
+  std::span<const TokenId> tokens(SequenceId id) const;
+
+  // Succeeds for all sequences or changes nothing.
+  Result<StepPlan> prepare(std::span<const StepWant> wants);
+  // `tokens` are the first of those prepared; what was prepared beyond them is undone.
+  void commit(SequenceId id, std::span<const TokenId> tokens);
+
+  // For callers without kernels: prepare, copy, write `count` tokens of a layer at the end.
+  //   keys, values: [count, kv_heads, dim]
+  Result<void> append(SequenceId id, std::int64_t model_layer, std::span<const float> keys,
+                      std::span<const float> values, std::int64_t count);
+  // After every layer was appended: encodes what became full, then commits.
+  void advance(SequenceId id, std::span<const TokenId> tokens);
+  // Positions [start, start + length) as they are stored, turned back where the format rotates.
+  Result<KvTokens> read(SequenceId id, std::int64_t model_layer, std::int64_t start, std::int64_t length) const;
+
+  // `to` becomes a copy of `from` that shares all its pages.
+  Result<void> fork(SequenceId from, SequenceId to);
+  // Shortens to `length`, or to less where what is needed to go on from there is gone (encoded pages,
+  // pages outside a window): the length reached, from which to compute again.
+  Result<std::int64_t> rollback(SequenceId id, std::int64_t length);
+  // Forgets whole pages below `position`, and with them what eviction kept of the tokens before.
+  Result<void> drop_front(SequenceId id, std::int64_t position);
+  // Nobody uses the sequence now, but somebody may come back to it: it stays while there is room.
+  void park(SequenceId id);
+  void release(SequenceId id);
+  void clear();          // every sequence
+  void forget_unused();  // every page that no sequence needs to go on
+
+  // Token eviction. sums: [model layers, kv_heads, cached tokens], of the tokens just committed and all
+  // before them; what layers with a window of their own got is not looked at.
+  void add_scores(SequenceId id, std::span<const float> sums);
+  RetentionState retention_state(SequenceId id, std::int64_t prompt) const;
+  Result<void> evict(SequenceId id, const Eviction& eviction, const RetentionPolicy& policy);
+
+  std::span<const KvGroupLayout> layouts() const { return layouts_; }
+  std::span<const KvLayerRef> layer_map() const { return layer_map_; }
+  // Of all that decides a page's bytes besides the tokens: caches that differ here can exchange nothing.
+  const Digest& identity() const { return root_; }
+  std::uint64_t bytes_per_token() const;                    // in sealed pages
+  std::uint64_t estimate_bytes(std::int64_t tokens) const;  // of one sequence, as the allocator will count it
+  std::uint64_t held_bytes(SequenceId id) const;
+  CacheStats stats() const;
+  // For audits: what sequences and the index hold, one entry for each holder, against the allocator's books.
+  std::vector<const PageRef*> held_pages() const;
+  PoolCounters pool_counters() const { return pool_->counters(); }
+
+ private:
+  struct Sequence {
+    std::vector<TokenId> tokens;
+    std::vector<PageTable> tables;  // [group]
+    std::int64_t prepared = 0;      // tokens beyond, for which pages are there
+    std::uint64_t parked_at = 0;    // 0: in use
+    Digest root{};
+    std::optional<NamedBlocks> named;  // nothing once tokens were let go: such pages have no name
+    // [group][layer, head][cached token]: attention it got, where a policy asks.
+    std::vector<std::vector<std::vector<float>>> scores;
+    std::int64_t length() const { return std::ssize(tokens); }
+    void fit_scores();  // to the tokens that are cached
+  };
+
+  KvCache(const CacheOptions& options, std::vector<KvGroupLayout> layouts, std::unique_ptr<PagePool> pool,
+          std::unique_ptr<EvictionPolicy> eviction);
+  int wide_class(std::size_t group) const { return static_cast<int>(2 * group); }
+  int packed_class(std::size_t group) const { return static_cast<int>(2 * group + 1); }
+  Sequence& at(SequenceId id);
+  const Sequence& at(SequenceId id) const;
+  void undo_prepared(Sequence& sequence);
+  Result<std::vector<PageRef>> take_pages(std::span<const PageWant> wants);
+  bool release_oldest_parked();
+  void relieve_pressure();
+  void name_pages(Sequence& sequence);
+  void forget_names(Sequence& sequence);
+  void evict_group(Sequence& sequence, std::size_t group, const Eviction& eviction, const RetentionPolicy& policy,
+                   std::vector<PageRef> pages);
+
+  std::unique_ptr<PagePool> pool_;  // before what holds its pages
+  std::vector<KvGroupLayout> layouts_;
+  std::vector<KvLayerRef> layer_map_;
+  std::map<SequenceId, Sequence> sequences_;
+  std::unique_ptr<PrefixPages> prefixes_;  // null where nothing is shared
+  Digest root_{};
+  CacheStrategy strategy_;
+  std::uint64_t clock_ = 0;  // counts parkings
+  CacheCounters counters_;
+};
+
+}  // namespace quire

@@ -1,0 +1,70 @@
+// Sealed pages by name: what sequences share, and what stays after they are gone.
+//
+// The index (prefix_index.h) knows names; here are the pages behind them. Each layer group has up to
+// three kinds of page in the index: as queries far behind read it (encoded, or 16-bit where sealing
+// is a rename or the page is a sink), the 16-bit twin of a recent page, and the pages of attention
+// sinks, which a window would otherwise not ask for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cache/page_table.h"
+#include "cache/prefix_index.h"
+
+namespace quire {
+
+// A sequence's way through the index.
+struct NamedBlocks {
+  ChainNamer chain;
+  std::vector<BlockId> ids;
+  std::vector<BlockName> names;
+
+  explicit NamedBlocks(const Digest& root) : chain(root) {}
+  BlockId tip() const { return ids.empty() ? kNoBlock : ids.back(); }
+};
+
+class PrefixPages {
+ public:
+  // Whether pages of such groups can be named: a group that keeps everything carries the chain.
+  static bool possible(std::span<const KvGroupLayout> layouts);
+
+  PrefixPages(std::span<const KvGroupLayout> layouts, std::unique_ptr<EvictionPolicy> policy);
+
+  // Fills empty tables with the longest prefix of `tokens` that is there and pins its last block.
+  // Returns how many tokens that is; at least one is left.
+  std::int64_t attach(NamedBlocks& blocks, std::span<const TokenId> tokens, std::vector<PageTable>& tables);
+  // The next block of a sequence is complete: names the pages that all later queries need. A page that
+  // is already there replaces the sequence's own. False: the block cannot be named.
+  bool add(NamedBlocks& blocks, std::span<const TokenId> tokens, std::vector<PageTable>& tables);
+  // The sequence may be continued here: names the pages only that needs (windows, twins, sinks).
+  void add_checkpoint(const NamedBlocks& blocks, std::span<const TokenId> tokens, std::vector<PageTable>& tables);
+  // The sequence now has `count` blocks, or is gone.
+  void truncate(NamedBlocks& blocks, const Digest& root, std::span<const TokenId> tokens, std::int64_t count);
+  void pin(const NamedBlocks& blocks);
+  // One block leaves, the one the policy can spare. False: none may.
+  bool evict();
+
+  const IndexStats& stats() const { return index_.stats(); }
+  std::span<const PageRef> pages() const { return pages_; }  // empty where nothing is held
+
+ private:
+  enum class Kind { far, twin, sink };
+  struct Entry {  // one group of the index
+    std::size_t table;
+    Kind kind;
+    bool checkpoints_only;
+  };
+  static PageRef& page_of(PageSlot& slot, Kind kind, const KvGroupLayout& layout, std::int64_t page);
+  void keep(BlockId block, int group, PageRef& page);
+  PageRef& stored(BlockId block, int group);
+
+  std::vector<KvGroupLayout> layouts_;
+  std::vector<Entry> entries_;  // [groups of the index]
+  PrefixIndex index_;
+  std::vector<PageRef> pages_;  // [block, group of the index]
+};
+
+}  // namespace quire
