@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What takes longer than a coffee: the suite under sanitizers, and cached against uncached
-# generation on both real models.
+# What takes longer than a coffee: the suite under sanitizers, ten million operations on the cache, and
+# cached against uncached generation on both real models.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,8 +8,11 @@ for preset in asan tsan; do
   echo "test-long: $preset"
   cmake --preset "$preset" >/dev/null
   cmake --build --preset "$preset" -j "$(nproc)"
-  ctest --preset "$preset"
+  QUIRE_PROPERTY_OPERATIONS=100000 ctest --preset "$preset"
 done
+echo "test-long: ten million operations on the cache"
+cmake --build --preset release --target cache_property_test -j "$(nproc)"
+QUIRE_PROPERTY_OPERATIONS=10000000 build/release/src/cache/cache_property_test
 echo "test-long: cached against naive generation"
 for model in models/*.gguf; do
   python3 scripts/equality.py --quire build/quire --model "$model"
