@@ -18,12 +18,23 @@
 
 namespace quire {
 
-struct SessionOptions {
-  std::int64_t context = 4096;  // positions the cache holds
-  int threads = 0;              // 0: as many as this process may use
-  std::string kernels = "auto";
+// How keys and values are kept. Formats and policies are spelled as on the command line.
+struct CacheSettings {
   std::string type_k = "f16";
   std::string type_v = "f16";
+  std::string policy = "full";
+  std::string strategy = "always";  // or long:N, adaptive, off: when to cache at all
+  std::uint64_t bytes = 0;          // most the cache may take; 0: what the machine has
+  std::int64_t sinks = -1;          // so many first tokens stay in 16 bits, in whole pages; -1: as the format likes
+  std::int64_t recent = -1;         // and so many recent ones
+  std::string layout = "paged";     // or "flat": one buffer for the whole context, f16, f32 or bf16
+};
+
+struct SessionOptions {
+  std::int64_t context = 4096;  // tokens a sequence may have; policies with a window know no end
+  int threads = 0;              // 0: as many as this process may use
+  std::string kernels = "auto";
+  CacheSettings cache;
   std::int64_t prefill_chunk = 512;  // tokens per forward pass over a prompt
 };
 
@@ -60,6 +71,7 @@ struct Timings {                   // milliseconds
 };
 
 struct CacheReport {
+  bool off = false;  // the last generation went without
   std::string policy = "full";
   std::string type_k, type_v;
   std::int64_t page_tokens = 0;
@@ -86,6 +98,17 @@ class Session {
 
   Result<Generation> generate(std::span<const TokenId> prompt, const GenerateOptions& options);
 
+  // The two phases by themselves, for those who choose tokens their own way: the logits after the last
+  // token, valid until the next call. Both go on from what is cached.
+  Result<std::span<const float>> prefill(std::span<const TokenId> tokens);
+  Result<std::span<const float>> decode(TokenId token);
+  std::span<const TokenId> cached() const;
+  // Forgets tokens from `length` on, or from an earlier page border where the format keeps no way back:
+  // the length reached.
+  Result<std::int64_t> rollback(std::int64_t length);
+  // The same sequence once more: shares what is cached until one of the two goes on.
+  Result<Session> fork() const;
+
   // Logits after each of tokens[from ...], computed from an empty cache: visit(i, logits) sees what
   // follows tokens[i].
   using LogitVisitor = std::function<void(std::int64_t index, std::span<const float> logits)>;
@@ -93,7 +116,7 @@ class Session {
 
   void reset();  // forget everything computed
   CacheReport cache() const;
-  std::int64_t context() const;
+  std::int64_t context() const;  // tokens a sequence may have
   int threads() const;
   std::string_view kernels() const;
 

@@ -4,11 +4,11 @@
 #include <chrono>
 #include <numeric>
 
-#include "cache/flat_cache.h"
 #include "core/fail.h"
 #include "core/statistics.h"
 #include "engine/model_parts.h"
 #include "engine/sampler.h"
+#include "engine/session_cache.h"
 #include "model/decoder.h"
 #include "text/stream_decoder.h"
 
@@ -21,12 +21,6 @@ double milliseconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
 }
 
-Result<KvType> kv_type(std::string_view name) {
-  if (name == "f16") return KvType::f16;
-  if (name == "f32") return KvType::f32;
-  return fail(Errc::invalid_argument, "cache type '{}' is not supported; expected f16 or f32", name);
-}
-
 std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
   const auto [in_a, in_b] = std::ranges::mismatch(a, b);
   return static_cast<std::size_t>(in_a - a.begin());
@@ -34,48 +28,56 @@ std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b
 
 }  // namespace
 
-struct Session::State {
-  State(std::shared_ptr<const Model> model_, const SessionOptions& options_, const Ops& ops_, FlatCache cache_)
-      : model(std::move(model_)),
-        options(options_),
-        ops(ops_),
-        pool(options_.threads > 0 ? options_.threads : usable_cpus()),
-        decoder(model->parts().config, model->parts().weights, ops, pool),
-        cache(std::move(cache_)) {}
+namespace {
 
-  std::shared_ptr<const Model> model;
-  SessionOptions options;
+// What computes; forks of a session take turns with it.
+struct Machine {
+  Machine(const Model::Parts& parts, const Ops& ops_, int threads)
+      : ops(ops_), pool(threads > 0 ? threads : usable_cpus()), decoder(parts.config, parts.weights, ops, pool) {}
+
   const Ops& ops;
   ThreadPool pool;
   Decoder decoder;
-  FlatCache cache;
-  std::vector<TokenId> cached;  // the tokens whose keys and values the cache holds
-  bool naive = false;           // the last generation used no cache: it holds nothing
+};
+
+}  // namespace
+
+struct Session::State {
+  std::shared_ptr<const Model> model;
+  SessionOptions options;
+  std::shared_ptr<Machine> machine;
+  SessionCache cache;
+  bool naive = false;  // the last generation used no cache: it holds nothing
 
   Result<void> check_tokens(std::span<const TokenId> tokens) const;
-  void forget_from(std::size_t length);
-  Result<std::span<const float>> prefill(std::span<const TokenId> tokens, const GenerateOptions& options);
-  Result<std::span<const float>> next_logits(std::span<const TokenId> sequence, const GenerateOptions& options,
-                                             Generation& result);
+  Result<std::span<const float>> compute(std::span<const TokenId> tokens, std::span<const std::int64_t> rows,
+                                         std::int64_t prompt);
+  Result<std::span<const float>> prefill(std::span<const TokenId> tokens, std::int64_t prompt,
+                                         const GenerateOptions& how);
+  Result<std::span<const float>> next_logits(std::span<const TokenId> sequence, std::int64_t prompt,
+                                             const GenerateOptions& how, Generation& result);
 };
 
 Result<Session> Session::create(std::shared_ptr<const Model> model, const SessionOptions& options) {
   if (options.prefill_chunk < 1) {
     return fail(Errc::invalid_argument, "a prefill chunk of {} tokens; expected at least 1", options.prefill_chunk);
   }
+  if (options.context < 1) {
+    return fail(Errc::invalid_argument, "a context of {} tokens; expected at least 1", options.context);
+  }
   if (options.threads < 0 || options.threads > 1024) {
     return fail(Errc::invalid_argument, "{} threads; expected 1 to 1024, or 0 for all", options.threads);
   }
   const ModelConfig& config = model->parts().config;
-  if (options.context > config.context) {
-    return fail(Errc::invalid_argument, "a context of {} tokens; {} was trained for {}, which is the most",
-                options.context, config.name, config.context);
-  }
   QUIRE_TRY(const Ops* ops, find_ops(options.kernels));
-  QUIRE_TRY(const KvType key_type, kv_type(options.type_k));
-  QUIRE_TRY(const KvType value_type, kv_type(options.type_v));
-  QUIRE_TRY(FlatCache cache, FlatCache::create(config.kv_geometry(), options.context, key_type, value_type));
-  return Session(std::make_unique<State>(std::move(model), options, *ops, std::move(cache)));
+  QUIRE_TRY(SessionCache cache, SessionCache::create(config, options));
+  auto machine = std::make_shared<Machine>(model->parts(), *ops, options.threads);
+  return Session(std::make_unique<State>(State{std::move(model), options, std::move(machine), std::move(cache)}));
+}
+
+Result<Session> Session::fork() const {
+  QUIRE_TRY(SessionCache cache, state_->cache.fork());
+  return Session(std::make_unique<State>(State{state_->model, state_->options, state_->machine, std::move(cache)}));
 }
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -90,7 +92,7 @@ Result<void> Session::State::check_tokens(std::span<const TokenId> tokens) const
       return fail(Errc::invalid_argument, "token {} is outside the vocabulary of {}", token, vocabulary);
     }
   }
-  if (std::ssize(tokens) > options.context) {
+  if (std::ssize(tokens) > cache.limit()) {
     return fail(
         Errc::context_full, "{} tokens do not fit in the context of {}; raise -c/--ctx-size{}", tokens.size(),
         options.context,
@@ -99,41 +101,38 @@ Result<void> Session::State::check_tokens(std::span<const TokenId> tokens) const
   return {};
 }
 
-void Session::State::forget_from(std::size_t length) {
-  (void)cache.rollback(static_cast<std::int64_t>(length));  // fails only for negative lengths
-  cached.resize(std::min(cached.size(), length));
+// One forward pass over the next tokens: the logits of the rows asked for.
+Result<std::span<const float>> Session::State::compute(std::span<const TokenId> tokens,
+                                                       std::span<const std::int64_t> rows, std::int64_t prompt) {
+  QUIRE_TRY(const BatchSequence sequence, cache.prepare(std::ssize(tokens), prompt));
+  const auto logits = machine->decoder.forward({tokens, {&sequence, 1}, cache.groups(), cache.layers(), rows});
+  QUIRE_CHECK_OK(cache.commit(tokens, prompt));
+  return logits;
 }
 
-// Computes tokens[cached.size() ...] in chunks; the logits of the last one.
-Result<std::span<const float>> Session::State::prefill(std::span<const TokenId> tokens, const GenerateOptions& how) {
+// Computes what the cache does not hold of `tokens`, in chunks; the logits of the last one.
+Result<std::span<const float>> Session::State::prefill(std::span<const TokenId> tokens, std::int64_t prompt,
+                                                       const GenerateOptions& how) {
   std::span<const float> logits;
-  const std::size_t total = tokens.size() - cached.size();
-  for (std::size_t start = cached.size(), at = start; at < tokens.size();) {
+  const std::int64_t start = cache.length(), total = std::ssize(tokens);
+  for (std::int64_t at = start; at < total;) {
     if (how.cancel != nullptr && how.cancel->load(std::memory_order_relaxed)) return Error{Errc::cancelled, "stopped"};
-    const auto count = std::min(tokens.size() - at, static_cast<std::size_t>(options.prefill_chunk));
-    const bool last = at + count == tokens.size();
-    const auto last_row = static_cast<std::int64_t>(count) - 1;
-    logits = decoder.forward({tokens.subspan(at, count),
-                              static_cast<std::int64_t>(at),
-                              cache.view(),
-                              {&last_row, last ? std::size_t{1} : std::size_t{0}}});
-    QUIRE_CHECK_OK(cache.advance(static_cast<std::int64_t>(count)));
-    cached.insert(cached.end(), tokens.begin() + static_cast<std::ptrdiff_t>(at),
-                  tokens.begin() + static_cast<std::ptrdiff_t>(at + count));
+    const std::int64_t count = std::min(total - at, options.prefill_chunk), last_row = count - 1;
+    const std::size_t wanted = at + count == total ? 1 : 0;
+    QUIRE_TRY(logits, compute(tokens.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
+                              {&last_row, wanted}, prompt));
     at += count;
-    if (how.on_prefill && total > 1) {
-      how.on_prefill(static_cast<std::int64_t>(at - start), static_cast<std::int64_t>(total));
-    }
+    if (how.on_prefill && total - start > 1) how.on_prefill(at - start, total - start);
   }
   return logits;
 }
 
 // Logits after the last token of the sequence: from the cache, or from nothing when it is off.
-Result<std::span<const float>> Session::State::next_logits(std::span<const TokenId> sequence,
+Result<std::span<const float>> Session::State::next_logits(std::span<const TokenId> sequence, std::int64_t prompt,
                                                            const GenerateOptions& how, Generation& result) {
-  if (!how.use_cache) forget_from(0);
-  result.computed_tokens += std::ssize(sequence) - std::ssize(cached);
-  return prefill(sequence, how);
+  if (!how.use_cache || !cache.caches(std::ssize(sequence))) cache.rollback(0);
+  result.computed_tokens += std::ssize(sequence) - cache.length();
+  return prefill(sequence, prompt, how);
 }
 
 Result<Generation> Session::generate(std::span<const TokenId> prompt, const GenerateOptions& options) {
@@ -141,13 +140,17 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt, const Gene
   if (prompt.empty()) return fail(Errc::invalid_argument, "the prompt is empty; give at least one token");
   QUIRE_CHECK_OK(s.check_tokens(prompt));
   QUIRE_CHECK_OK(Sampler::validate(options.sampling));
-  s.naive = !options.use_cache;
+  // A strategy may cache this sequence only once it is long enough, or never.
+  const bool may_cache = options.use_cache && s.cache.caches(s.cache.limit());
+  s.naive = !may_cache;
 
   Generation result;
   const auto start = Clock::now();
   // What the cache shares with the prompt stays; at least one token is left to compute.
-  if (options.use_cache) s.forget_from(std::min(common_prefix(s.cached, prompt), prompt.size() - 1));
-  result.timings.cached_tokens = options.use_cache ? std::ssize(s.cached) : 0;
+  if (may_cache && s.cache.caches(std::ssize(prompt))) {
+    s.cache.rollback(static_cast<std::int64_t>(std::min(common_prefix(s.cache.tokens(), prompt), prompt.size() - 1)));
+  }
+  result.timings.cached_tokens = may_cache && s.cache.caches(std::ssize(prompt)) ? s.cache.length() : 0;
   result.timings.prompt_tokens = std::ssize(prompt) - result.timings.cached_tokens;
 
   std::vector<TokenId> sequence(prompt.begin(), prompt.end());
@@ -166,15 +169,15 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt, const Gene
     std::ranges::sort(gaps);
     t.between_tokens_p50_ms = percentile(gaps, 0.50);
     t.between_tokens_p99_ms = percentile(gaps, 0.99);
-    if (!options.use_cache) s.forget_from(0);
+    if (!may_cache) s.cache.rollback(0);
     return result;
   };
   while (true) {
     if (options.max_tokens >= 0 && std::ssize(result.tokens) >= options.max_tokens) {
       return finish(StopReason::max_tokens);
     }
-    if (std::ssize(sequence) > s.options.context) return finish(StopReason::context_full);
-    const auto logits = s.next_logits(sequence, options, result);
+    if (std::ssize(sequence) > s.cache.limit()) return finish(StopReason::context_full);
+    const auto logits = s.next_logits(sequence, std::ssize(prompt), options, result);
     if (!logits.ok()) {
       if (logits.error().code == Errc::cancelled) return finish(StopReason::cancelled);
       return logits.error();
@@ -199,45 +202,68 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt, const Gene
   }
 }
 
+Result<std::span<const float>> Session::prefill(std::span<const TokenId> tokens) {
+  State& s = *state_;
+  if (tokens.empty()) return fail(Errc::invalid_argument, "nothing to prefill; give at least one token");
+  std::vector<TokenId> all(s.cache.tokens().begin(), s.cache.tokens().end());
+  all.insert(all.end(), tokens.begin(), tokens.end());
+  QUIRE_CHECK_OK(s.check_tokens(all));
+  s.naive = false;
+  return s.prefill(all, std::ssize(all), {});
+}
+
+Result<std::span<const float>> Session::decode(TokenId token) {
+  State& s = *state_;
+  const std::int64_t length = s.cache.length(), row = 0;
+  const int vocabulary = s.model->info().vocabulary;
+  if (token < 0 || token >= vocabulary) {
+    return fail(Errc::invalid_argument, "token {} is outside the vocabulary of {}", token, vocabulary);
+  }
+  if (length >= s.cache.limit()) {
+    return fail(Errc::context_full, "the context of {} tokens is full; raise -c/--ctx-size", s.cache.limit());
+  }
+  s.naive = false;
+  return s.compute({&token, 1}, {&row, 1}, length);
+}
+
+std::span<const TokenId> Session::cached() const { return state_->cache.tokens(); }
+
+Result<std::int64_t> Session::rollback(std::int64_t length) {
+  if (length < 0) return fail(Errc::invalid_argument, "[rollback] to {}; expected a length of at least 0", length);
+  state_->cache.rollback(length);
+  return state_->cache.length();
+}
+
 Result<void> Session::evaluate(std::span<const TokenId> tokens, std::int64_t from, const LogitVisitor& visit) {
   State& s = *state_;
   QUIRE_CHECK_OK(s.check_tokens(tokens));
-  s.forget_from(0);
+  s.cache.rollback(0);
+  const std::int64_t total = std::ssize(tokens);
+  const auto vocabulary = static_cast<std::size_t>(s.model->info().vocabulary);
   std::vector<std::int64_t> rows;
-  for (std::int64_t at = 0; at < std::ssize(tokens);) {
-    const std::int64_t count = std::min(std::ssize(tokens) - at, s.options.prefill_chunk);
+  for (std::int64_t at = 0; at < total;) {
+    const std::int64_t count = std::min(total - at, s.options.prefill_chunk);
     rows.clear();
     for (std::int64_t i = std::max(at, from); i < at + count; ++i) rows.push_back(i - at);
-    const auto logits = s.decoder.forward(
-        {tokens.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)), at, s.cache.view(), rows});
-    QUIRE_CHECK_OK(s.cache.advance(count));
-    const auto vocabulary = static_cast<std::size_t>(s.model->info().vocabulary);
+    QUIRE_TRY(const auto logits,
+              s.compute(tokens.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)), rows, total));
     for (std::size_t i = 0; i < rows.size(); ++i) visit(at + rows[i], logits.subspan(i * vocabulary, vocabulary));
     at += count;
   }
-  s.cached.assign(tokens.begin(), tokens.end());
   return {};
 }
 
-void Session::reset() { state_->forget_from(0); }
+void Session::reset() { state_->cache.rollback(0); }
 
 CacheReport Session::cache() const {
-  const FlatCache& cache = state_->cache;
-  CacheReport report;
-  report.type_k = state_->options.type_k;
-  report.type_v = state_->options.type_v;
-  report.page_tokens = cache.max_length();
-  report.tokens = cache.current_length();
-  report.bytes_per_token = cache.bytes_per_token();
-  if (!state_->naive) {
-    report.bytes = cache.bytes();
-    report.pages_open = 1;  // a flat cache is one page that never fills
-  }
+  CacheReport report = state_->cache.report();
+  report.off = state_->naive;
+  if (report.off) report.bytes = 0, report.pages_open = 0;
   return report;
 }
 
-std::int64_t Session::context() const { return state_->options.context; }
-int Session::threads() const { return state_->pool.size(); }
-std::string_view Session::kernels() const { return state_->ops.name; }
+std::int64_t Session::context() const { return state_->cache.limit(); }
+int Session::threads() const { return state_->machine->pool.size(); }
+std::string_view Session::kernels() const { return state_->machine->ops.name; }
 
 }  // namespace quire

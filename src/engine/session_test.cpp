@@ -123,7 +123,7 @@ TEST(Session, CacheReport) {
   const ModelInfo& info = model->info();
   const auto per_token = static_cast<std::uint64_t>(2 * info.layers * info.kv_heads * info.head_dim * 2);
   EXPECT_EQ(session.cache().bytes_per_token, per_token);
-  EXPECT_EQ(session.cache().bytes, 64 * per_token);
+  EXPECT_EQ(session.cache().bytes, 32 * per_token) << "one page";
   EXPECT_GE(session.cache().tokens, 20);
   auto naive = some(5);
   naive.use_cache = false;
@@ -151,7 +151,7 @@ TEST(Session, BadInputIsAnError) {
   EXPECT_FALSE(Session::create(model, options).ok());
   options = {};
   options.context = 64;
-  options.type_k = "q3";
+  options.cache.type_k = "q3";
   EXPECT_FALSE(Session::create(model, options).ok());
   options = {};
   options.context = 0;
@@ -183,6 +183,68 @@ TEST(Model, ErrorsNameTheFile) {
   const auto model = load("llama");
   EXPECT_FALSE(model->has_chat_template());
   EXPECT_FALSE(model->chat_prompt(std::vector<Message>{{"user", "hi"}}).ok());
+}
+
+TEST(Session, StrategiesSayWhenToCache) {
+  const auto model = load("llama");
+  const auto truth = *open(model).generate(prompt(20), some(30));
+  const std::int64_t steps = std::ssize(truth.tokens) + (truth.stop == StopReason::end_of_generation);
+  ASSERT_GT(steps, 6);
+  // Sequences of 20, 21, ... tokens: those up to `longest` are computed whole, later ones add one token.
+  const auto computed = [&](std::int64_t longest) {
+    std::int64_t total = 0;
+    for (std::int64_t i = 0; i < steps; ++i) total += i == 0 || 20 + i <= longest ? 20 + i : 1;
+    return total;
+  };
+  for (const auto& [strategy, longest] :
+       {std::pair{"always", 0}, {"long:1000", 1000}, {"long:24", 24}, {"off", 1000}}) {
+    SessionOptions options;
+    options.context = 128;
+    options.cache.strategy = strategy;
+    Session session = std::move(*Session::create(model, options));
+    const auto generation = *session.generate(prompt(20), some(30));
+    EXPECT_EQ(generation.tokens, truth.tokens) << strategy;
+    EXPECT_EQ(generation.computed_tokens, computed(longest)) << strategy;
+    EXPECT_EQ(session.cache().off, longest == 1000) << strategy;
+  }
+  SessionOptions wrong;
+  wrong.context = 128;
+  wrong.cache.strategy = "sometimes";
+  EXPECT_FALSE(Session::create(model, wrong).ok());
+}
+
+TEST(Session, PrefillDecodeForkAndRollback) {
+  const auto model = load("llama");
+  Session session = open(model);
+  const auto tokens = prompt(50);
+  const auto copy = [](Result<std::span<const float>> logits) {
+    return logits.ok() ? std::vector<float>(logits->begin(), logits->end()) : std::vector<float>();
+  };
+  const auto after_prompt = copy(session.prefill(tokens));
+  ASSERT_EQ(after_prompt.size(), 96u);
+  Session other = std::move(*session.fork());
+  const auto left = copy(session.decode(3)), right = copy(other.decode(4));
+  EXPECT_NE(left, right);
+  EXPECT_EQ(session.cached().back(), 3);
+  EXPECT_EQ(other.cached().back(), 4);
+  EXPECT_EQ(*other.rollback(50), 50);
+  EXPECT_EQ(copy(other.decode(3)), left);
+  EXPECT_EQ(*session.rollback(49), 49);
+  EXPECT_EQ(copy(session.decode(tokens[49])), after_prompt);
+  EXPECT_FALSE(session.prefill({}).ok());
+  EXPECT_FALSE(session.decode(96).ok());
+}
+
+TEST(Session, ABudgetIsAnErrorNotACrash) {
+  const auto model = load("llama");
+  SessionOptions options;
+  options.context = 128;
+  options.cache.bytes = 24 << 10;  // a page takes 9,216 bytes
+  Session session = std::move(*Session::create(model, options));
+  const auto refused = session.generate(prompt(100), some(5));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Errc::out_of_memory);
+  EXPECT_TRUE(session.generate(prompt(20), some(5)).ok()) << "after errors it goes on";
 }
 
 }  // namespace

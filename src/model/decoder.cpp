@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/check.h"
+#include "core/planted.h"
 #include "kernels/ref/dequantize.h"
 
 namespace quire {
@@ -32,16 +34,30 @@ Decoder::Decoder(const ModelConfig& config, const Weights& weights, const Ops& o
 
 std::span<const float> Decoder::forward(const Batch& batch) {
   const std::int64_t rows = std::ssize(batch.tokens);
-  QUIRE_ASSERT(rows > 0 && batch.first_position + rows <= batch.kv.capacity, "a batch beyond its cache");
-  QUIRE_ASSERT(std::ssize(batch.kv.layers) == config_.layers, "a cache of another model");
+  QUIRE_ASSERT(rows > 0, "an empty batch");
+  QUIRE_ASSERT(std::ssize(batch.layers) == config_.layers, "a cache of another model");
+  place_rows(batch);
   embed(batch);
   fill_rope_tables(batch);
   for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
-    attend(config_.layer[i], weights_.layers[i], batch.kv.layers[i], batch);
+    attend(i, batch);
     mlp(weights_.layers[i], rows);
   }
   project_to_vocabulary(batch);
   return {logits_.data(), batch.logits.size() * static_cast<std::size_t>(config_.vocabulary)};
+}
+
+void Decoder::place_rows(const Batch& batch) {
+  positions_.clear();
+  placed_.assign(batch.groups.size(), {});
+  for (const BatchSequence& sequence : batch.sequences) {
+    const std::int64_t first_row = std::ssize(positions_);
+    for (std::size_t group = 0; group < batch.groups.size(); ++group) {
+      placed_[group].push_back({first_row, sequence.rows, sequence.first_position, sequence.tables[group]});
+    }
+    for (std::int64_t r = 0; r < sequence.rows; ++r) positions_.push_back(sequence.first_position + r);
+  }
+  QUIRE_ASSERT(positions_.size() == batch.tokens.size(), "sequences that do not cover the batch");
 }
 
 void Decoder::embed(const Batch& batch) {
@@ -56,30 +72,51 @@ void Decoder::embed(const Batch& batch) {
     for (std::int64_t i = 0; i < width; ++i) row[i] *= config_.embedding_scale;
     if (config_.positions == PositionKind::learned) {
       float* position = branch_.data() + r * width;
-      dequantize(weights_.positions.type, weights_.positions.row(batch.first_position + r), position, width);
+      dequantize(weights_.positions.type, weights_.positions.row(positions_[static_cast<std::size_t>(r)]), position,
+                 width);
       for (std::int64_t i = 0; i < width; ++i) row[i] += position[i];
     }
   }
 }
 
 // Angles in double: at position 100,000 a float angle is off by more than a hundredth of a radian.
-void Decoder::fill_rope_tables(const Batch& batch) {
-  const std::int64_t rows = std::ssize(batch.tokens), half = config_.rope_dim / 2;
-  for (RopeTable& table : ropes_) {
-    grow(table.cos, rows * half);
-    grow(table.sin, rows * half);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t i = 0; i < half; ++i) {
-        const double angle =
-            static_cast<double>(batch.first_position + r) * table.frequencies[static_cast<std::size_t>(i)];
-        table.cos[static_cast<std::size_t>(r * half + i)] = static_cast<float>(std::cos(angle));
-        table.sin[static_cast<std::size_t>(r * half + i)] = static_cast<float>(std::sin(angle));
-      }
+void Decoder::fill_angles(RopeAngles& angles, const std::vector<double>& frequencies, std::int64_t farthest) {
+  const std::int64_t rows = std::ssize(positions_), half = std::ssize(frequencies);
+  grow(angles.cos, rows * half);
+  grow(angles.sin, rows * half);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t at = planted(Bug::rope_by_row) ? r : positions_[static_cast<std::size_t>(r)];
+    const auto position = static_cast<double>(std::min(at, farthest));
+    for (std::int64_t i = 0; i < half; ++i) {
+      const double angle = position * frequencies[static_cast<std::size_t>(i)];
+      angles.cos[static_cast<std::size_t>(r * half + i)] = static_cast<float>(std::cos(angle));
+      angles.sin[static_cast<std::size_t>(r * half + i)] = static_cast<float>(std::sin(angle));
     }
   }
 }
 
-void Decoder::attend(const LayerConfig& layer, const LayerWeights& w, const KvLayerView& kv, const Batch& batch) {
+// Seen from the query, sinks lie right before the window: as if what was dropped had never been.
+void Decoder::fill_rope_tables(const Batch& batch) {
+  for (RopeTable& table : ropes_) {
+    fill_angles(table.angles, table.frequencies, std::numeric_limits<std::int64_t>::max());
+    table.for_sinks.resize(batch.groups.size());
+    for (std::size_t group = 0; group < batch.groups.size(); ++group) {
+      const KvVisibility& visible = batch.groups[group].visible;
+      if (visible.sinks == 0) continue;
+      fill_angles(table.for_sinks[group], table.frequencies, visible.sinks + visible.window - 1);
+    }
+  }
+}
+
+void Decoder::attend(std::size_t layer, const Batch& batch) {
+  const LayerConfig& config = config_.layer[layer];
+  const LayerWeights& w = weights_.layers[layer];
+  const KvLayerRef place = batch.layers[layer];
+  const auto group = static_cast<std::size_t>(place.group);
+  const KvGroupLayout& layout = batch.groups[group];
+  // A layer that shares another's place reads what that one wrote.
+  const bool owner =
+      std::ranges::find(batch.layers, place) == batch.layers.begin() + static_cast<std::ptrdiff_t>(layer);
   const std::int64_t rows = std::ssize(batch.tokens), dim = config_.head_dim;
   const std::int64_t q_width = config_.q_heads * dim, kv_width = config_.kv_heads * dim;
   grow(q_, rows * q_width);
@@ -91,25 +128,66 @@ void Decoder::attend(const LayerConfig& layer, const LayerWeights& w, const KvLa
   const std::array<MatmulTarget, 3> qkv{{{&w.q.weight, w.q.bias_or_null(), q_.data()},
                                          {&w.k.weight, w.k.bias_or_null(), k_.data()},
                                          {&w.v.weight, w.v.bias_or_null(), v_.data()}}};
-  ops_.matmul({branch_.data(), rows, config_.width, qkv}, pool_);
+  ops_.matmul({branch_.data(), rows, config_.width, std::span(qkv).first(owner ? 3 : 1)}, pool_);
   if (config_.qk_norm) {
     norm(w.q_norm, q_.data(), q_.data(), rows * config_.q_heads, dim);
-    norm(w.k_norm, k_.data(), k_.data(), rows * config_.kv_heads, dim);
+    if (owner) norm(w.k_norm, k_.data(), k_.data(), rows * config_.kv_heads, dim);
   }
+  const bool sinks = layout.visible.sinks > 0;
+  if (sinks) q_sinks_.assign(q_.begin(), q_.begin() + static_cast<std::ptrdiff_t>(rows * q_width));
   if (config_.positions == PositionKind::rope_adjacent || config_.positions == PositionKind::rope_split) {
-    const RopeTable& table = ropes_[static_cast<std::size_t>(layer.rope)];
-    rotate(table, q_, rows, config_.q_heads);
-    rotate(table, k_, rows, config_.kv_heads);
+    const RopeTable& table = ropes_[static_cast<std::size_t>(config.rope)];
+    rotate(table.angles, q_, rows, config_.q_heads);
+    if (sinks) rotate(table.for_sinks[group], q_sinks_, rows, config_.q_heads);
+    if (owner) rotate(table.angles, k_, rows, config_.kv_heads);
   }
-  // Keys and values go into the cache first: attention reads what the cache holds, rounded as it
-  // rounds, never what is still in these buffers.
-  ops_.append({k_.data(), v_.data(), kv, rows, batch.first_position, config_.kv_heads, dim}, pool_);
-  ops_.attention({q_.data(), context_.data(), kv, rows, batch.first_position, config_.q_heads, config_.kv_heads, dim,
-                  layer.window, config_.attention_scale, config_.attention_softcap},
+  if (info(layout.packed.keys.format).rotated) {
+    ops_.hadamard({q_.data(), rows * config_.q_heads, dim}, pool_);
+    if (sinks) ops_.hadamard({q_sinks_.data(), rows * config_.q_heads, dim}, pool_);
+    if (owner) ops_.hadamard({k_.data(), rows * config_.kv_heads, dim}, pool_);
+  }
+  const bool turned_values = info(layout.packed.values.format).rotated;
+  if (turned_values && owner) ops_.hadamard({v_.data(), rows * config_.kv_heads, dim}, pool_);
+
+  // Keys and values go into the cache first, and pages they complete are encoded: attention reads
+  // what the cache holds, rounded as it rounds, never what is still in these buffers.
+  const KvTarget kv{&layout, planted(Bug::layers_mixed) ? 0 : place.layer, placed_[group]};
+  if (owner) {
+    ops_.append({k_.data(), v_.data(), kv}, pool_);
+    if (!layout.lossless) ops_.encode({kv}, pool_);
+  }
+  const bool scored = layout.visible.window == 0 &&
+                      std::ranges::any_of(batch.sequences, [](const BatchSequence& s) { return s.scores.rows > 0; });
+  if (scored) grow(log_sum_exp_, rows * config_.q_heads);
+  ops_.attention({q_.data(), sinks ? q_sinks_.data() : nullptr, context_.data(), kv, config_.q_heads,
+                  config_.attention_scale, config_.attention_softcap, scored ? log_sum_exp_.data() : nullptr},
                  pool_);
+  if (scored) score(kv, layer, batch);
+  if (turned_values) ops_.hadamard({context_.data(), rows * config_.q_heads, dim}, pool_);
   const MatmulTarget output{&w.output.weight, w.output.bias_or_null(), branch_.data()};
   ops_.matmul({context_.data(), rows, q_width, {&output, 1}}, pool_);
   add_to_stream(w.attention_post_norm, rows);
+}
+
+void Decoder::score(const KvTarget& kv, std::size_t layer, const Batch& batch) {
+  for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
+    const AttentionScores& scores = batch.sequences[i].scores;
+    if (scores.rows == 0) continue;
+    KvRows rows = kv.sequences[i];
+    const std::int64_t skipped = rows.rows - scores.rows;
+    const std::int64_t cached = rows.table.kept_tokens + rows.first_position + rows.rows - rows.table.first_position;
+    rows.first_row += skipped;
+    rows.first_position += skipped;
+    rows.rows = scores.rows;
+    ops_.score({q_.data(),
+                log_sum_exp_.data(),
+                {kv.group, kv.layer, {&rows, 1}},
+                config_.q_heads,
+                config_.attention_scale,
+                config_.attention_softcap,
+                scores.sums + static_cast<std::int64_t>(layer) * config_.kv_heads * cached},
+               pool_);
+  }
 }
 
 void Decoder::mlp(const LayerWeights& w, std::int64_t rows) {
@@ -155,8 +233,8 @@ void Decoder::norm(const Norm& norm, const float* x, float* out, std::int64_t ro
   ops_.norm({config_.norm, x, out, norm.weight.data(), bias, config_.epsilon, rows, dim}, pool_);
 }
 
-void Decoder::rotate(const RopeTable& table, std::vector<float>& x, std::int64_t rows, std::int64_t heads) {
-  ops_.rope({x.data(), table.cos.data(), table.sin.data(), rows, heads, config_.head_dim, config_.rope_dim,
+void Decoder::rotate(const RopeAngles& angles, std::vector<float>& x, std::int64_t rows, std::int64_t heads) {
+  ops_.rope({x.data(), angles.cos.data(), angles.sin.data(), rows, heads, config_.head_dim, config_.rope_dim,
              config_.positions == PositionKind::rope_adjacent},
             pool_);
 }

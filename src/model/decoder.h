@@ -14,10 +14,24 @@
 
 namespace quire {
 
+// Asks how much attention a sequence's cached tokens get from its last `rows` rows of the batch.
+struct AttentionScores {
+  std::int64_t rows = 0;  // 0: not asked
+  float* sums = nullptr;  // [model layers, kv_heads, cached tokens], added to
+};
+
+struct BatchSequence {
+  std::int64_t rows;                // consecutive tokens of this sequence
+  std::int64_t first_position;      // of the first of them
+  std::span<const KvTable> tables;  // [groups]: holds what came before; this pass writes these rows
+  AttentionScores scores;
+};
+
 struct Batch {
-  std::span<const TokenId> tokens;  // consecutive, of one sequence; each below config.vocabulary
-  std::int64_t first_position;
-  KvView kv;                             // holds positions [0, first_position); this pass writes the next ones
+  std::span<const TokenId> tokens;  // of all sequences, one after another; each below config.vocabulary
+  std::span<const BatchSequence> sequences;
+  std::span<const KvGroupLayout> groups;
+  std::span<const KvLayerRef> layers;    // [model layers]
   std::span<const std::int64_t> logits;  // which rows of tokens want logits, ascending
 };
 
@@ -30,19 +44,27 @@ class Decoder {
   std::span<const float> forward(const Batch& batch);
 
  private:
+  // Angles of the batch at hand. Queries that look at sinks stand nearer to them than their position says.
+  struct RopeAngles {
+    std::vector<float> cos, sin;  // [rows, rope_dim / 2]
+  };
   struct RopeTable {
     std::vector<double> frequencies;  // [rope_dim / 2]
-    std::vector<float> cos, sin;      // [rows, rope_dim / 2], for the batch at hand
+    RopeAngles angles;
+    std::vector<RopeAngles> for_sinks;  // [groups], empty where a group has none
   };
 
   void embed(const Batch& batch);
+  void place_rows(const Batch& batch);
   void fill_rope_tables(const Batch& batch);
-  void attend(const LayerConfig& layer, const LayerWeights& w, const KvLayerView& kv, const Batch& batch);
+  void attend(std::size_t layer, const Batch& batch);
+  void score(const KvTarget& kv, std::size_t layer, const Batch& batch);
   void mlp(const LayerWeights& w, std::int64_t rows);
   void project_to_vocabulary(const Batch& batch);
 
   void norm(const Norm& norm, const float* x, float* out, std::int64_t rows, std::int64_t dim);
-  void rotate(const RopeTable& table, std::vector<float>& x, std::int64_t rows, std::int64_t heads);
+  void fill_angles(RopeAngles& angles, const std::vector<double>& frequencies, std::int64_t farthest);
+  void rotate(const RopeAngles& angles, std::vector<float>& x, std::int64_t rows, std::int64_t heads);
   void add_to_stream(const Norm& post_norm, std::int64_t rows);
 
   const ModelConfig& config_;
@@ -50,11 +72,14 @@ class Decoder {
   const Ops& ops_;
   ThreadPool& pool_;
   std::vector<RopeTable> ropes_;
+  std::vector<std::int64_t> positions_;      // [rows] of the batch at hand
+  std::vector<std::vector<KvRows>> placed_;  // [groups][sequences]
 
-  std::vector<float> stream_;               // [rows, width]: the residual stream
-  std::vector<float> branch_;               // [rows, width]: what enters or leaves a block
-  std::vector<float> q_, k_, v_, context_;  // [rows, heads * head_dim]
-  std::vector<float> gate_, up_;            // [rows, ff_width]
+  std::vector<float> stream_;                         // [rows, width]: the residual stream
+  std::vector<float> branch_;                         // [rows, width]: what enters or leaves a block
+  std::vector<float> q_, q_sinks_, k_, v_, context_;  // [rows, heads * head_dim]
+  std::vector<float> log_sum_exp_;                    // [rows, q_heads], where somebody asks for scores
+  std::vector<float> gate_, up_;                      // [rows, ff_width]
   std::vector<float> logits_;
 };
 
