@@ -32,30 +32,54 @@ void ModelOptions::add_to(CLI::App& app) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("-t,--threads", threads, "Threads; 0 for all this process may use")->capture_default_str();
-  app.add_option("--cache-type-k", type_k, "-ctk: type of cached keys: f16, f32")->capture_default_str();
-  app.add_option("--cache-type-v", type_v, "-ctv: type of cached values: f16, f32")->capture_default_str();
-  app.add_option("--cache-policy", policy, "Which tokens the cache keeps: full")->capture_default_str();
+  app.add_option("-b,--batch-size", batch, "Tokens of a prompt computed at once")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  constexpr const char* kTypes = "f32, f16, bf16, fp8, q8, q5, q4, q2, k4 or k2";
+  app.add_option("--cache-type-k", cache.type_k, fmt::format("-ctk: how keys are kept: {}", kTypes))
+      ->capture_default_str();
+  app.add_option("--cache-type-v", cache.type_v, fmt::format("-ctv: how values are kept: {}", kTypes))
+      ->capture_default_str();
+  app.add_option("--cache-policy", cache.policy,
+                 "Which tokens are kept: full, window:N, sinks:S+N, h2o:N or h2o:P%, snapkv:N or snapkv:P%")
+      ->capture_default_str();
+  app.add_option("--cache-strategy", cache.strategy,
+                 "When to cache: always, long:N (only beyond N tokens), adaptive or off")
+      ->capture_default_str();
+  app.add_option("--cache-bytes", cache.bytes,
+                 "Most the cache may take, such as 512M or 2G; 0 for what the machine has")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--cache-sinks", cache.sinks,
+                 "First tokens that stay in 16 bits, in whole pages of 32; -1 as the types like")
+      ->check(CLI::Range(std::int64_t{-1}, std::int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("--cache-recent", cache.recent,
+                 "Recent tokens that stay in 16 bits, in whole pages of 32; -1 as the types like")
+      ->check(CLI::Range(std::int64_t{-1}, std::int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("--cache-layout", cache.layout, "paged, or flat: one buffer for the whole context")
+      ->capture_default_str();
   app.add_option("--kernels", kernels, "auto, ref (slow truth), portable or avx2")->capture_default_str();
 }
 
 Result<std::shared_ptr<const Model>> ModelOptions::load() const {
-  if (policy != "full") {
-    return Error{Errc::invalid_argument, fmt::format("cache policy '{}' is not supported; expected full", policy)};
-  }
   auto found = find_model(path);
   if (!found.ok()) return found.error();
   return Model::load(*found);
 }
 
 Result<Session> ModelOptions::open(std::shared_ptr<const Model> model, std::int64_t at_least) const {
-  // The flat cache reserves its whole length, so the default stays moderate.
-  constexpr std::int64_t kDefaultContext = 4096;
+  // Pages are taken as they are needed. The flat cache reserves its whole length: its default stays moderate.
+  constexpr std::int64_t kDefaultFlatContext = 4096;
   SessionOptions options;
-  options.context = context > 0 ? context : std::min(std::max(at_least, kDefaultContext), model->info().context);
+  const std::int64_t most = model->info().context;
+  const std::int64_t by_need = cache.layout == "flat" ? std::min(std::max(at_least, kDefaultFlatContext), most) : most;
+  options.context = context > 0 ? context : by_need;
   options.threads = threads;
   options.kernels = kernels;
-  options.type_k = type_k;
-  options.type_v = type_v;
+  options.prefill_chunk = batch;
+  options.cache = cache;
   return Session::create(std::move(model), options);
 }
 

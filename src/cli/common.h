@@ -26,10 +26,9 @@ struct ModelOptions {
   std::string path;
   std::int64_t context = 0;  // 0: chosen by the command
   int threads = 0;
+  std::int64_t batch = 512;
   std::string kernels = "auto";
-  std::string type_k = "f16";
-  std::string type_v = "f16";
-  std::string policy = "full";
+  CacheSettings cache;
 
   void add_to(CLI::App& app);
   Result<std::shared_ptr<const Model>> load() const;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <iostream>
 
 #include "cli/common.h"
@@ -14,7 +15,8 @@ namespace {
 struct Options {
   ModelOptions model;
   std::string file;
-  std::int64_t chunks = 0;
+  std::int64_t chunks = 0, skip = 0, stride = 0, score_last = 0;
+  std::string per_token;
   bool kld = false;
   bool json = false;
 };
@@ -44,7 +46,7 @@ int measure(Options o) {
   std::optional<Session> base;
   if (o.kld) {
     ModelOptions plain = o.model;
-    plain.type_k = plain.type_v = "f16";
+    plain.cache = {};
     auto opened = plain.open(*model, 0);
     if (!opened.ok()) return report_error(opened.error());
     base.emplace(std::move(*opened));
@@ -53,6 +55,15 @@ int measure(Options o) {
   PerplexityOptions options;
   options.ctx = o.model.context;
   options.chunks = o.chunks;
+  options.skip = o.skip;
+  options.stride = o.stride;
+  options.score_last = o.score_last;
+  std::ofstream per_token;
+  if (!o.per_token.empty()) {
+    per_token.open(o.per_token);
+    if (!per_token) return report_error({Errc::io, fmt::format("{}: cannot write", o.per_token)});
+    options.on_token = [&](std::int64_t index, double loss) { per_token << fmt::format("{} {:.6f}\n", index, loss); };
+  }
   options.base = base ? &*base : nullptr;
   options.cancel = &interrupted();
   const bool progress = is_terminal(STDERR_FILENO);
@@ -89,6 +100,13 @@ void add_perplexity(CLI::App& app, int& exit_status) {
   command->footer("The text is cut into chunks of -c tokens (512 by default); the second half of each is scored.");
   options->model.add_to(*command);
   command->add_option("-f,--file", options->file, "Text to predict; - for standard input")->required();
+  const auto count = [&](const char* name, std::int64_t& value, const char* help) {
+    command->add_option(name, value, help)->check(CLI::NonNegativeNumber)->capture_default_str();
+  };
+  count("--skip", options->skip, "Tokens of the text to leave out first");
+  count("--stride", options->stride, "Tokens from one chunk's start to the next; 0 for -c");
+  count("--score-last", options->score_last, "Predictions to score at the end of a chunk; 0 for its second half");
+  command->add_option("--per-token", options->per_token, "File for the loss of every scored token: index and nats");
   command->add_option("--chunks", options->chunks, "Chunks to measure; 0 for the whole text")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

@@ -71,9 +71,10 @@ nlohmann::ordered_json generation_json(const Model& model, const Generation& g, 
 }
 
 std::string cache_summary(const CacheReport& c) {
-  if (c.bytes == 0) return "cache: off, 0 bytes";
-  return fmt::format("cache: {} of {} tokens, {} reserved, {} per token, keys {}, values {}", c.tokens, c.page_tokens,
-                     human_bytes(c.bytes), human_bytes(c.bytes_per_token), c.type_k, c.type_v);
+  if (c.off) return "cache: off, 0 bytes";
+  return fmt::format("cache: {} tokens, {}, {} per token, keys {}, values {}, policy {}; pages: {} sealed, {} open",
+                     c.tokens, human_bytes(c.bytes), human_bytes(c.bytes_per_token), c.type_k, c.type_v, c.policy,
+                     c.pages_sealed, c.pages_open);
 }
 
 std::string summary(const Generation& g, const CacheReport& cache) {

@@ -70,12 +70,21 @@ Result<PerplexityReport> perplexity(const Model& model, Session& session, std::s
     return fail(Errc::invalid_argument, "chunks of {} tokens; expected 4 to the context of {}", options.ctx,
                 session.context());
   }
-  const std::int64_t available = std::ssize(tokens) / options.ctx;
-  if (available == 0) {
-    return fail(Errc::invalid_argument, "the text has {} tokens; one chunk needs {}", tokens.size(), options.ctx);
+  if (options.skip < 0 || options.stride < 0 || options.score_last < 0 || options.score_last >= options.ctx) {
+    return fail(
+        Errc::invalid_argument,
+        "skip {}, stride {} and {} scored tokens of {}; expected none below 0, and fewer scored than a chunk has",
+        options.skip, options.stride, options.score_last, options.ctx);
   }
+  const std::int64_t stride = options.stride > 0 ? options.stride : options.ctx;
+  const std::int64_t after_first = std::ssize(tokens) - options.skip - options.ctx;
+  if (after_first < 0) {
+    return fail(Errc::invalid_argument, "the text has {} tokens; one chunk needs {} after the {} skipped",
+                tokens.size(), options.ctx, options.skip);
+  }
+  const std::int64_t available = after_first / stride + 1;
   const std::int64_t chunks = options.chunks > 0 ? std::min(options.chunks, available) : available;
-  const std::int64_t first = options.ctx / 2;
+  const std::int64_t first = options.score_last > 0 ? options.ctx - 1 - options.score_last : options.ctx / 2;
   const auto vocabulary = static_cast<std::size_t>(model.info().vocabulary);
   const std::vector<TokenId> bos = model.adds_bos() ? model.tokenize("") : std::vector<TokenId>{};
 
@@ -83,9 +92,8 @@ Result<PerplexityReport> perplexity(const Model& model, Session& session, std::s
   std::vector<float> base_logits;
   for (std::int64_t c = 0; c < chunks; ++c) {
     if (options.cancel != nullptr && options.cancel->load()) return Error{Errc::cancelled, "stopped"};
-    const auto begin = static_cast<std::size_t>(c * options.ctx), count = static_cast<std::size_t>(options.ctx);
-    std::vector<TokenId> chunk(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
-                               tokens.begin() + static_cast<std::ptrdiff_t>(begin + count));
+    const std::int64_t begin = options.skip + c * stride;
+    std::vector<TokenId> chunk(tokens.begin() + begin, tokens.begin() + begin + options.ctx);
     if (!bos.empty()) chunk.front() = bos.front();
     if (options.base != nullptr) {
       base_logits.clear();
@@ -96,7 +104,9 @@ Result<PerplexityReport> perplexity(const Model& model, Session& session, std::s
     QUIRE_CHECK_OK(session.evaluate(chunk, first, [&](std::int64_t i, std::span<const float> logits) {
       if (i + 1 >= options.ctx) return;  // nothing follows the last token
       const auto next = static_cast<std::size_t>(chunk[static_cast<std::size_t>(i) + 1]);
-      scores.add(log_sum_exp(logits) - static_cast<double>(logits[next]));
+      const double loss = log_sum_exp(logits) - static_cast<double>(logits[next]);
+      scores.add(loss);
+      if (options.on_token) options.on_token(begin + i + 1, loss);
       if (options.base != nullptr) {
         const std::span<const float> base(base_logits.data() + static_cast<std::size_t>(i - first) * vocabulary,
                                           vocabulary);

@@ -30,10 +30,15 @@ struct PerplexityReport {
 
 struct PerplexityOptions {
   std::int64_t ctx = 512;
-  std::int64_t chunks = 0;  // 0: as many as the text has
-  Session* base = nullptr;  // measures the divergence from it as well
+  std::int64_t chunks = 0;      // 0: as many as the text has
+  std::int64_t skip = 0;        // tokens of the text to leave out first
+  std::int64_t stride = 0;      // from one chunk's start to the next; 0: ctx
+  std::int64_t score_last = 0;  // predictions scored at the end of each chunk; 0: its second half
+  Session* base = nullptr;      // measures the divergence from it as well
   const std::atomic<bool>* cancel = nullptr;
   std::function<void(const PerplexityReport& so_far)> on_chunk;
+  // Every scored token: its index in the text and its negative log likelihood in nats.
+  std::function<void(std::int64_t index, double loss)> on_token;
 };
 
 // llama.cpp's method, so that numbers compare: the text is cut into chunks of ctx tokens, each

@@ -16,7 +16,7 @@ struct TinyLlama {
     SessionOptions options;
     options.context = 64;
     options.threads = 1;
-    options.type_k = options.type_v = type;
+    options.cache.type_k = options.cache.type_v = type;
     return std::move(*Session::create(model, options));
   }
   std::shared_ptr<const Model> model;
