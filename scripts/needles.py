@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Facts planted in long prompts: how many does each cache policy still recall?
+
+A fact ("The code of the red lamp is 48213.") lies somewhere in a text; the prompt ends by asking for it. Only facts
+that the full cache recalls count. Policies are given the same number of tokens.
+
+    scripts/needles.py --text FILE -o docs/eviction.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+COLOURS = "red blue green yellow black white orange purple silver golden".split()
+THINGS = "lamp door box chair boat clock garden tower bridge wagon".split()
+
+
+def plant(text: str, rng: random.Random, characters: int) -> tuple[str, str]:
+    """A prompt and the code it should end with."""
+    name = f"{rng.choice(COLOURS)} {rng.choice(THINGS)}"
+    code = "".join(rng.choice("0123456789") for _ in range(5))
+    start = rng.randrange(len(text) - characters)
+    start = text.index(" ", start) + 1
+    hay = text[start : start + characters]
+    at = hay.index(" ", int(rng.uniform(0.05, 0.9) * len(hay))) + 1
+    fact = f"The code of the {name} is {code}. Remember it: the {name} has the code {code}. "
+    question = f"\n\nQuestion: What is the code of the {name}?\nAnswer: The code of the {name} is "
+    return hay[:at] + fact + hay[at:] + question, code
+
+
+def ask(args: argparse.Namespace, prompt: Path, policy: str) -> dict:
+    command = [args.quire, "run", "-f", str(prompt), "-n", "6", "--temp", "0", "--json", "--cache-policy", policy]
+    command += ["-m", args.model] if args.model else []
+    command += ["-ctk", args.type_k, "-ctv", args.type_v]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quire", default="build/quire")
+    parser.add_argument("--model", default="")
+    parser.add_argument("--text", required=True, help="a long plain text to hide facts in")
+    parser.add_argument("--facts", type=int, default=100, help="recalled by the full cache")
+    parser.add_argument("--characters", type=int, default=4500, help="of each prompt")
+    parser.add_argument("--type-k", default="f16")
+    parser.add_argument("--type-v", default="f16")
+    parser.add_argument("--policies", default="h2o,snapkv,window")
+    parser.add_argument("--shares", default="50,25", help="percent of the prompt's tokens kept")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("-o", "--output", help="file for the table, in Markdown")
+    args = parser.parse_args()
+
+    text = " ".join(Path(args.text).read_text(encoding="utf-8").split())
+    rng = random.Random(args.seed)
+    runs = [(p, int(s)) for s in args.shares.split(",") for p in args.policies.split(",")]
+    recalled = {run: 0 for run in runs}
+    held = {run: 0 for run in runs}
+    asked = known = full_bytes = tokens = 0
+    with tempfile.TemporaryDirectory() as folder:
+        while known < args.facts and asked < 4 * args.facts:
+            prompt = Path(folder) / "prompt.txt"
+            words, code = plant(text, rng, args.characters)
+            prompt.write_text(words, encoding="utf-8")
+            full = ask(args, prompt, "full")
+            asked += 1
+            if not full["text"].strip().startswith(code):
+                continue
+            known += 1
+            full_bytes += full["cache"]["bytes"]
+            tokens += full["timings"]["prompt_n"]
+            for policy, share in runs:
+                count = full["timings"]["prompt_n"] * share // 100
+                out = ask(args, prompt, f"{policy}:{count}")
+                recalled[policy, share] += out["text"].strip().startswith(code)
+                held[policy, share] += out["cache"]["bytes"]
+            line = ", ".join(f"{p} {s}%: {recalled[p, s]}" for p, s in runs)
+            print(f"{known} of {asked} recalled by full; {line}", flush=True)
+
+    version = subprocess.run([args.quire, "--version"], capture_output=True, text=True).stdout.split("\n")[0]
+    lines = [
+        "# What eviction forgets",
+        "",
+        f"Written by `scripts/needles.py --facts {args.facts} --characters {args.characters} --seed {args.seed}` with",
+        f"{version}, keys {args.type_k}, values {args.type_v}, on {platform.machine()}. Of {asked} facts planted in prompts of",
+        f"{tokens // max(known, 1)} tokens on average, the full cache recalled {known}; those are asked again under each policy.",
+        "",
+        "| policy | tokens kept | recalled | bytes held at the end |",
+        "| --- | --- | --- | --- |",
+        f"| full | 100 % | {known} | {full_bytes // max(known, 1):,} |",
+    ]
+    for policy, share in runs:
+        mean = held[policy, share] // max(known, 1)
+        lines.append(f"| {policy} | {share} % | {recalled[policy, share]} | {mean:,} |")
+    table = "\n".join(lines) + "\n"
+    print(table)
+    if args.output:
+        Path(args.output).write_text(table, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
