@@ -157,6 +157,7 @@ void KvCache::evict_group(Sequence& sequence, std::size_t group, const Eviction&
       gather(candidates.rows(&KvPageLayout::keys, layer, head), picks, target.keys, layer, head, pages);
       gather(candidates.rows(&KvPageLayout::values, layer, head), picks, target.values, layer, head, pages);
       std::vector<float> left;
+      left.reserve(scores.size());
       for (const std::int64_t pick : picks) left.push_back(scores[static_cast<std::size_t>(pick)]);
       left.insert(left.end(), scores.begin() + candidates.count(), scores.end());
       scores = std::move(left);
