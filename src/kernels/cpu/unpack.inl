@@ -103,11 +103,12 @@ QUIRE_INLINE void unpack_q8_0(const std::uint8_t* b, std::int16_t* q, float* sca
   scale[0] = scale[1] = f16_at(b);
 }
 
-constexpr std::int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+constexpr std::int16_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 QUIRE_INLINE void iq4_values(const std::uint8_t* packed, std::int16_t* q) {
 #if defined(__AVX2__)
-  const __m128i table = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kIq4Values));
+  const auto* values = reinterpret_cast<const __m128i*>(kIq4Values);
+  const __m128i table = _mm_packs_epi16(_mm_loadu_si128(values), _mm_loadu_si128(values + 1));  // all fit a byte
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(packed));
   const __m128i mask = _mm_set1_epi8(15);
   const __m128i low = _mm_shuffle_epi8(table, _mm_and_si128(bytes, mask));
