@@ -8,9 +8,9 @@ about n/2 times the work of the cached run. --quick takes fewer and shorter prom
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
+
+from quire_program import quire_json
 
 # Lengths in words; a word is one or two tokens.
 WORDS = (
@@ -26,11 +26,7 @@ def prompt(words: int) -> str:
 
 
 def generate(quire: str, model: str, text: str, options: list[str]) -> dict:
-    command = [quire, "run", "-m", model, "-p", text, "--json", *options]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command[:4])}: {done.stderr}")
-    return json.loads(done.stdout)
+    return quire_json(quire, model, "run", "-p", text, *options)
 
 
 def compare(args: argparse.Namespace, words: int, sampling: list[str]) -> bool:

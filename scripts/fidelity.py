@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import subprocess
-import sys
 from pathlib import Path
+
+from quire_program import quire_json, version
 
 PAIRS = (
     "f32/f32 bf16/bf16 fp8/fp8 q8/q8 q5/q5 q4/q4 k4/k4 q5/q4 q4/q2 k4/q2 q2/q2 k2/k2"
@@ -21,13 +21,8 @@ PAIRS = (
 
 
 def measure(args: argparse.Namespace, keys: str, values: str, extra: list[str]) -> dict:
-    command = [args.quire, "perplexity", "-f", args.text, "-c", str(args.ctx), "--chunks", str(args.chunks)]
-    command += ["-ctk", keys, "-ctv", values, "--kld", "--json", *extra]
-    command += ["-m", args.model] if args.model else []
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stderr}")
-    return json.loads(done.stdout)
+    options = ["-f", args.text, "-c", str(args.ctx), "--chunks", str(args.chunks), "-ctk", keys, "-ctv", values, "--kld"]
+    return quire_json(args.quire, args.model, "perplexity", *options, *extra)
 
 
 def main() -> None:
@@ -53,11 +48,10 @@ def main() -> None:
             f"{kld['mean']:.5f} | {kld['median']:.5f} | {kld['p99']:.4f} | {out['perplexity']:.3f} | {kld['same_top_percent']:.1f} % |"
         )
         print(rows[-1], flush=True)
-    version = subprocess.run([args.quire, "--version"], capture_output=True, text=True).stdout.split("\n")[0]
     lines = [
         "# What cache formats cost",
         "",
-        f"Written by `scripts/fidelity.py --ctx {args.ctx} --chunks {args.chunks}`: {version} on {platform.machine()},",
+        f"Written by `scripts/fidelity.py --ctx {args.ctx} --chunks {args.chunks}`: {version(args.quire)} on {platform.machine()},",
         f"{Path(args.model).name if args.model else 'the default model'}, WikiText-2. KLD is from f16 keys and values of the same engine; f32 is the floor:",
         "what no format at all would show. Bytes held are the allocator's, sinks, recent tokens and open page included.",
         "",

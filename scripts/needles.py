@@ -10,13 +10,12 @@ that the full cache recalls count. Policies are given the same number of tokens.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import random
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+from quire_program import quire_json, version
 
 COLOURS = "red blue green yellow black white orange purple silver golden".split()
 THINGS = "lamp door box chair boat clock garden tower bridge wagon".split()
@@ -36,13 +35,8 @@ def plant(text: str, rng: random.Random, characters: int) -> tuple[str, str]:
 
 
 def ask(args: argparse.Namespace, prompt: Path, policy: str) -> dict:
-    command = [args.quire, "run", "-f", str(prompt), "-n", "6", "--temp", "0", "--json", "--cache-policy", policy]
-    command += ["-m", args.model] if args.model else []
-    command += ["-ctk", args.type_k, "-ctv", args.type_v]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stderr}")
-    return json.loads(done.stdout)
+    options = ["-f", str(prompt), "-n", "6", "--temp", "0", "--cache-policy", policy]
+    return quire_json(args.quire, args.model, "run", *options, "-ctk", args.type_k, "-ctv", args.type_v)
 
 
 def main() -> None:
@@ -86,12 +80,11 @@ def main() -> None:
             line = ", ".join(f"{p} {s}%: {recalled[p, s]}" for p, s in runs)
             print(f"{known} of {asked} recalled by full; {line}", flush=True)
 
-    version = subprocess.run([args.quire, "--version"], capture_output=True, text=True).stdout.split("\n")[0]
     lines = [
         "# What eviction forgets",
         "",
         f"Written by `scripts/needles.py --facts {args.facts} --characters {args.characters} --seed {args.seed}` with",
-        f"{version}, keys {args.type_k}, values {args.type_v}, on {platform.machine()}. Of {asked} facts planted in prompts of",
+        f"{version(args.quire)}, keys {args.type_k}, values {args.type_v}, on {platform.machine()}. Of {asked} facts planted in prompts of",
         f"{tokens // max(known, 1)} tokens on average, the full cache recalled {known}; those are asked again under each policy.",
         "",
         "| policy | tokens kept | recalled | bytes held at the end |",

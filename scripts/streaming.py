@@ -10,27 +10,23 @@ shows what the full cache says at the end of its context.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import platform
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+from quire_program import quire_json, version
 
 COLOURS = {"sinks": "#1b6ca8", "window": "#c0392b", "fresh": "#555555"}
 
 
 def run(args: argparse.Namespace, folder: str, name: str, options: list[str]) -> tuple[dict, list[tuple[int, float]]]:
     losses = Path(folder) / f"{name}.txt"
-    command = [args.quire, "perplexity", "-f", args.text, "--json", "--per-token", str(losses), *options]
-    command += ["-m", args.model] if args.model else []
     print(f"{name}: {' '.join(options)}", flush=True)
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stderr}")
+    report = quire_json(args.quire, args.model, "perplexity", "-f", args.text, "--per-token", str(losses), *options)
     pairs = [line.split() for line in losses.read_text(encoding="utf-8").splitlines()]
-    return json.loads(done.stdout), [(int(i), float(x)) for i, x in pairs]
+    return report, [(int(i), float(x)) for i, x in pairs]
 
 
 def mean(losses: list[tuple[int, float]], first: int) -> float:
@@ -106,12 +102,11 @@ def main() -> None:
         (f"fresh contexts of {args.window}, disjoint", mean(disjoint, first), 0),
     ]
     base = rows[2][1]
-    version = subprocess.run([args.quire, "--version"], capture_output=True, text=True).stdout.split("\n")[0]
     same = kept_losses and all(a == b for a, b in zip(chunked, single))
     lines = [
         "# Streaming past the trained context",
         "",
-        f"Written by `scripts/streaming.py --tokens {args.tokens} --last {args.last}`: {version} on {platform.machine()}, WikiText-2. Loss in nats",
+        f"Written by `scripts/streaming.py --tokens {args.tokens} --last {args.last}`: {version(args.quire)} on {platform.machine()}, WikiText-2. Loss in nats",
         f"over the last {args.last:,} of {args.tokens:,} tokens, against the same tokens in fresh contexts that overlap by half (each token sees",
         f"{args.window // 2:,} to {args.window:,} tokens).",
         "",
