@@ -106,9 +106,8 @@ struct IsaKernels {
   // Rows [row_begin, row_end) of x; out: [row_end - row_begin, kStripRows]
   void (*dot_strip)(DType type, const UnpackedStrip& weights, QuantizedRows x, std::int64_t row_begin,
                     std::int64_t row_end, float* out);
-  // The same from packed rows, for few rows of x, the first ones; min: scratch of [kStripRows, padded_halves].
-  void (*dot_packed)(DType type, const std::byte* const* weights, float* min, QuantizedRows x, std::int64_t rows,
-                     float* out);
+  // The same from packed rows, for row 0 of x; min: scratch of [kStripRows, padded_halves], out: [kStripRows]
+  void (*dot_packed)(DType type, const std::byte* const* weights, float* min, QuantizedRows x, float* out);
   void (*unpack_row_f32)(DType type, const std::byte* source, std::int64_t cols, float* out);
   // weights: [kStripRows, cols]
   void (*dot_strip_f32)(const float* weights, const float* x, std::int64_t cols, std::int64_t row_begin,

@@ -16,9 +16,6 @@ bool is_float(DType type) { return type == DType::f32 || type == DType::f16 || t
 constexpr std::int64_t kItemRows = 32;
 // Activation rows per pass over an item, so that both sides stay in the second-level cache.
 constexpr std::int64_t kPassRows = 64;
-// Up to so many activation rows, weights are unpacked in registers: no slower for a pair of rows than for
-// one, while writing them out and reading them back would take as long as the products.
-constexpr std::int64_t kFewRows = 2;
 
 struct MatmulScratch {
   Scratch q, scale, sums;  // activations, one per calling thread
@@ -59,13 +56,14 @@ void store_strip(const MatmulTarget& target, std::int64_t begin, std::int64_t ro
   }
 }
 
+// For a single activation row: unpacked in registers, weights are not written out and read back.
 void multiply_packed(const IsaKernels& isa, const MatmulParams& p, const MatmulTarget& target, const QuantizedRows& x,
                      std::int64_t begin, std::int64_t end) {
   float* min = matmul_scratch.wmin.get<float>(kStripRows * padded_halves(p.cols));
   for (std::int64_t s = begin; s < end; s += kStripRows) {
-    float products[kFewRows * kStripRows];
-    isa.dot_packed(target.weights->type, strip_rows(*target.weights, s).data(), min, x, p.rows, products);
-    store_strip(target, s, 0, p.rows, products);
+    float products[kStripRows];
+    isa.dot_packed(target.weights->type, strip_rows(*target.weights, s).data(), min, x, products);
+    store_strip(target, s, 0, 1, products);
   }
 }
 
@@ -122,7 +120,7 @@ void cpu_matmul(const IsaKernels& isa, const MatmulParams& p, ThreadPool& pool) 
       const std::int64_t count = (t.weights->rows + kItemRows - 1) / kItemRows;
       if (item < count) {
         const std::int64_t begin = item * kItemRows;
-        const bool packed = p.rows <= kFewRows && !is_float(t.weights->type);
+        const bool packed = p.rows == 1 && !is_float(t.weights->type);
         const auto multiply = packed ? multiply_packed : multiply_unpacked;
         multiply(isa, p, t, x, begin, std::min(begin + kItemRows, t.weights->rows));
         return;

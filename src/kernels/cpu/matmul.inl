@@ -1,15 +1,23 @@
 // Products of activations with quantised weights, in integers within each block of 32 columns. Weights
-// come unpacked, for many rows of activations, or as the file packs them, for few: the same sums in the
+// come unpacked, for several rows of activations, or as the file packs them, for one: the same sums in the
 // same order, so the same bits.
 #include "kernels/cpu/unpack.inl"
 
 namespace quire {
 namespace {
 
-template <int kCount, class Body>
-QUIRE_INLINE void unrolled(Body&& body) {
-  [&]<int... n>(std::integer_sequence<int, n...>) __attribute__((always_inline)) { (body(n), ...); }
-  (std::make_integer_sequence<int, kCount>{});
+// Written out for small blocks, so that compilers keep codes in registers from unpacking to product.
+template <class F, class Body>
+QUIRE_INLINE void for_strip_rows(Body&& body) {
+  if constexpr (F::kValues == kBlock) {
+    static_assert(kStripRows == 4);
+    body(0);
+    body(1);
+    body(2);
+    body(3);
+  } else {
+    for (int n = 0; n < kStripRows; ++n) body(n);
+  }
 }
 
 template <int kRows>
@@ -84,29 +92,28 @@ QUIRE_INLINE void dot_unpacked(const UnpackedStrip& weights, const QuantizedRows
   finish_rows<F, kRows>(weights.min, x, row, sums, out);
 }
 
-template <class F, int kRows>
-QUIRE_INLINE void dot_as_packed(const std::byte* const* weights, float* min, const QuantizedRows& x, std::int64_t row,
-                                float* out) {
+template <class F>
+QUIRE_INLINE void dot_one_packed(const std::byte* const* weights, float* min, const QuantizedRows& x, float* out) {
   constexpr int kGroups = F::kValues / kBlock;
   const std::int64_t blocks = x.cols / F::kValues, halves = padded_halves(x.cols);
-  StripSums<kRows> sums = {};
+  StripSums<1> sums = {};
   for (std::int64_t i = 0; i < blocks; ++i) {
     std::int16_t codes[kStripRows][F::kValues];
     float scale[kStripRows][F::kValues / 16];
-    unrolled<kStripRows>([&](int n) __attribute__((always_inline)) {
+    for_strip_rows<F>([&](int n) __attribute__((always_inline)) {
       const auto* source = reinterpret_cast<const std::uint8_t*>(weights[n]) + i * F::kBytes;
       __builtin_prefetch(source + kStripRows * blocks * F::kBytes);  // the next strip
       F::unpack(source, codes[n], scale[n], min + n * halves + i * (F::kValues / 16));
     });
     for (int g = 0; g < kGroups; ++g) {
-      const auto xs = load_x<kRows>(x, row, i * kGroups + g);
-      unrolled<kStripRows>([&](int n) __attribute__((always_inline)) {
-        add_products<F, kRows>(codes[n] + g * kBlock, broadcast(scale[n][2 * g]), broadcast(scale[n][2 * g + 1]), xs,
-                               sums[n]);
+      const auto xs = load_x<1>(x, 0, i * kGroups + g);
+      for_strip_rows<F>([&](int n) __attribute__((always_inline)) {
+        const float* s = scale[n] + 2 * g;
+        add_products<F, 1>(codes[n] + g * kBlock, broadcast(s[0]), broadcast(s[1]), xs, sums[n]);
       });
     }
   }
-  finish_rows<F, kRows>(min, x, row, sums, out);
+  finish_rows<F, 1>(min, x, 0, sums, out);
 }
 
 // x by value: its fields stay in registers, which they would not if a store could change them.
@@ -120,15 +127,9 @@ void dot_strip(DType type, const UnpackedStrip& weights, QuantizedRows x, std::i
   });
 }
 
-void dot_packed(DType type, const std::byte* const* weights, float* min, QuantizedRows x, std::int64_t rows,
-                float* out) {
+void dot_packed(DType type, const std::byte* const* weights, float* min, QuantizedRows x, float* out) {
   clear_padding(min, x.cols);
-  with_format(type, [=]<class F>(F) {
-    float* to = out;
-    std::int64_t r = 0;
-    for (; r + 2 <= rows; r += 2, to += 2 * kStripRows) dot_as_packed<F, 2>(weights, min, x, r, to);
-    if (r < rows) dot_as_packed<F, 1>(weights, min, x, r, to);
-  });
+  with_format(type, [=]<class F>(F) { dot_one_packed<F>(weights, min, x, out); });
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST_P(Matmul, CodesAtTheirLimits) {
   }
 }
 
-// Alone, in a pair, which the kernels compute from packed weights, or among many.
+// Alone, which is computed from packed weights, in a pair or among many.
 TEST_P(Matmul, ARowsBitsDependOnNothingElse) {
   const std::int64_t cols =
       info(GetParam()).block_size == 256 ? 512 : 544;  // 544: not a whole number of vectors of minima

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
