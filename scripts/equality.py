@@ -3,6 +3,8 @@
 
 Naive generation recomputes the whole sequence for every token, so this takes a while:
 about n/2 times the work of the cached run. --quick takes fewer and shorter prompts.
+--paths compares the paged cache with the flat one, with none, and with prefill in chunks of several sizes instead:
+ten prompts, 256 greedy tokens each.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ WORDS = (
 ).split()
 FULL = [1, 2, 3, 5, 8, 13, 21, 29, 31, 32, 33, 40, 63, 64, 65, 100, 150, 250, 400, 560]
 QUICK = [1, 3, 31, 33, 70]
+PATHS = [2, 8, 21, 31, 33, 48, 64, 90, 130, 200]
+WAYS = [["--cache-layout", "flat"], *(["-b", str(n)] for n in (1, 31, 32, 33, 512)), ["--no-cache"]]
 
 
 def prompt(words: int) -> str:
@@ -43,19 +47,39 @@ def compare(args: argparse.Namespace, words: int, sampling: list[str]) -> bool:
     return same
 
 
+def compare_paths(args: argparse.Namespace, words: int) -> int:
+    """The number of ways that give other tokens than the paged cache."""
+    options = ["-n", str(args.predict), "--temp", "0"]
+    paged = generate(args.quire, args.model, prompt(words), options)
+    different = []
+    for way in WAYS:
+        other = generate(args.quire, args.model, prompt(words), [*options, *way])
+        if other["tokens"] != paged["tokens"] or other["stop"] != paged["stop"]:
+            different.append(" ".join(way))
+    print(
+        f"{paged['timings']['prompt_n']:4d} tokens of prompt, {len(paged['tokens']):3d} generated, {len(WAYS)} ways: "
+        f"{'DIFFERENT: ' + ', '.join(different) if different else 'same'}",
+        flush=True,
+    )
+    return len(different)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quire", default="build/quire")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--predict", type=int, default=64)
+    parser.add_argument("--predict", type=int)
     parser.add_argument("--quick", action="store_true", help="five short prompts, 16 tokens each")
+    parser.add_argument("--paths", action="store_true", help="paged against flat, naive and chunked; 256 tokens each")
     args = parser.parse_args()
-    if args.quick:
-        args.predict = min(args.predict, 16)
+    args.predict = args.predict or (16 if args.quick else 256 if args.paths else 64)
     different = 0
-    for words in QUICK if args.quick else FULL:
-        different += not compare(args, words, ["--temp", "0"])
-        different += not compare(args, words, ["--temp", "0.8", "--seed", str(words)])
+    if args.paths:
+        different = sum(compare_paths(args, words) for words in PATHS)
+    else:
+        for words in QUICK if args.quick else FULL:
+            different += not compare(args, words, ["--temp", "0"])
+            different += not compare(args, words, ["--temp", "0.8", "--seed", str(words)])
     print(f"{different} differences")
     return 1 if different else 0
 
