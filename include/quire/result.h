@@ -16,6 +16,7 @@ enum class Errc {
   io,                // the operating system refused
   context_full,      // no room left for another token
   out_of_memory,     // a memory budget is used up
+  busy,              // the line is full; try again later
   cancelled,         // stopped on request
 };
 

@@ -14,6 +14,7 @@
 
 #include "quire/model.h"
 #include "quire/result.h"
+#include "quire/sampling.h"
 #include "quire/token.h"
 
 namespace quire {
@@ -38,16 +39,6 @@ struct SessionOptions {
   std::int64_t prefill_chunk = 512;  // tokens per forward pass over a prompt
 };
 
-struct SamplingOptions {
-  float temperature = 0.8f;  // 0: always the likeliest token
-  int top_k = 40;            // 0: all
-  float top_p = 0.95f;       // 1: all
-  float min_p = 0.05f;       // 0: all
-  float repeat_penalty = 1;  // above 1: tokens among the last repeat_last are less likely
-  int repeat_last = 64;
-  std::uint64_t seed = 0;
-};
-
 struct GenerateOptions {
   std::int64_t max_tokens = -1;  // -1: until the model ends or the context is full
   bool use_cache = true;         // false: recompute the whole sequence for every token
@@ -57,7 +48,7 @@ struct GenerateOptions {
   std::function<void(std::int64_t done, std::int64_t total)> on_prefill;
 };
 
-enum class StopReason { end_of_generation, max_tokens, context_full, cancelled };
+enum class StopReason { end_of_generation, max_tokens, context_full, cancelled, stop_string };
 
 struct Timings {                   // milliseconds
   std::int64_t prompt_tokens = 0;  // computed

@@ -91,7 +91,8 @@ void KvCache::Sequence::fit_scores() {
   }
 }
 
-Result<void> KvCache::open(SequenceId id, std::string_view salt) {
+Result<void> KvCache::open(SequenceId id, const SequenceOptions& options) {
+  const auto salt = options.salt;
   const auto [entry, fresh] = sequences_.try_emplace(id);
   if (!fresh) return fail(Errc::invalid_argument, "[cache] sequence {} is already open", id);
   Sequence& sequence = entry->second;
@@ -319,7 +320,7 @@ std::uint64_t KvCache::bytes_per_token() const {
   return static_cast<std::uint64_t>(bytes / kPageTokens);
 }
 
-std::uint64_t KvCache::estimate_bytes(std::int64_t tokens) const {
+std::uint64_t KvCache::estimate_bytes(std::int64_t tokens, KvVisibility) const {
   std::uint64_t bytes = 0;
   for (const KvGroupLayout& layout : layouts_) bytes += sequence_bytes(layout, tokens);
   return bytes;

@@ -41,6 +41,11 @@ struct CacheOptions {
   bool poison = false;         // fresh pages are filled with NaN: for tests
 };
 
+struct SequenceOptions {
+  std::string_view salt;
+  KvVisibility visible;
+};
+
 struct StepWant {
   SequenceId id;
   std::int64_t tokens;
@@ -67,7 +72,7 @@ class KvCache {
   static Result<std::unique_ptr<KvCache>> create(const CacheOptions& options);
 
   // An empty sequence. Pages are shared only among sequences of the same salt.
-  Result<void> open(SequenceId id, std::string_view salt = {});
+  Result<void> open(SequenceId id, const SequenceOptions& options = {});
   // Fills an empty sequence with the longest beginning of `tokens` whose pages are there, leaving at
   // least one token to compute. Returns its length.
   std::int64_t reuse(SequenceId id, std::span<const TokenId> tokens);
@@ -79,6 +84,7 @@ class KvCache {
   std::span<const TokenId> tokens(SequenceId id) const;
 
   // Succeeds for all sequences or changes nothing.
+  bool could_prepare(std::span<const StepWant>) const { return true; }
   Result<StepPlan> prepare(std::span<const StepWant> wants);
   // `tokens` are the first of those prepared; what was prepared beyond them is undone.
   void commit(SequenceId id, std::span<const TokenId> tokens);
@@ -116,7 +122,8 @@ class KvCache {
   // Of all that decides a page's bytes besides the tokens: caches that differ here can exchange nothing.
   const Digest& identity() const { return root_; }
   std::uint64_t bytes_per_token() const;                    // in sealed pages
-  std::uint64_t estimate_bytes(std::int64_t tokens) const;  // of one sequence, as the allocator will count it
+  std::uint64_t budget_bytes() const { return pool_->budget_bytes(); }
+  std::uint64_t estimate_bytes(std::int64_t tokens, KvVisibility = {}) const;  // of one sequence, as the allocator will count it
   std::uint64_t held_bytes(SequenceId id) const;
   CacheStats stats() const;
   // For audits: what sequences and the index hold, one entry for each holder, against the allocator's books.

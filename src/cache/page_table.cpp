@@ -8,8 +8,6 @@
 namespace quire {
 namespace {
 
-std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
-
 std::size_t at(std::int64_t page) { return static_cast<std::size_t>(page); }
 
 }  // namespace

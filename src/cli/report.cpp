@@ -20,6 +20,7 @@ std::string_view stop_name(StopReason stop) {
     case StopReason::context_full:
       return "length";
     case StopReason::cancelled:
+    case StopReason::stop_string:
       return "stop";
   }
   return "stop";

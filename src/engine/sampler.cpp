@@ -11,34 +11,73 @@ namespace quire {
 
 Sampler::Sampler(const SamplingOptions& options) : options_(options), random_(options.seed) {}
 
-Result<void> Sampler::validate(const SamplingOptions& o) {
+Result<void> Sampler::validate(const SamplingOptions& o, std::int64_t vocabulary) {
   const auto check = [](bool good, const char* name, double value, const char* expected) -> Result<void> {
     if (good) return {};
     return fail(Errc::invalid_argument, "{} is {}; expected {}", name, value, expected);
   };
   QUIRE_CHECK_OK(check(o.temperature >= 0 && std::isfinite(o.temperature), "temperature", o.temperature, "0 or more"));
   QUIRE_CHECK_OK(check(o.top_k >= 0, "top-k", o.top_k, "0 (all) or more"));
+  QUIRE_CHECK_OK(check(o.typical_p > 0 && o.typical_p <= 1, "typical-p", o.typical_p, "above 0, up to 1"));
   QUIRE_CHECK_OK(check(o.top_p > 0 && o.top_p <= 1, "top-p", o.top_p, "above 0, up to 1"));
   QUIRE_CHECK_OK(check(o.min_p >= 0 && o.min_p <= 1, "min-p", o.min_p, "0 to 1"));
   QUIRE_CHECK_OK(check(o.repeat_penalty > 0 && std::isfinite(o.repeat_penalty), "repeat penalty", o.repeat_penalty,
                        "above 0; 1 for none"));
+  const auto moderate = [](float x) { return x >= -2 && x <= 2; };
+  QUIRE_CHECK_OK(check(moderate(o.presence_penalty), "presence penalty", o.presence_penalty, "-2 to 2"));
+  QUIRE_CHECK_OK(check(moderate(o.frequency_penalty), "frequency penalty", o.frequency_penalty, "-2 to 2"));
+  for (const auto& [token, bias] : o.logit_bias) {
+    if (token < 0 || token >= vocabulary) {
+      return fail(Errc::invalid_argument, "logit bias: token {} is outside the vocabulary of {}", token, vocabulary);
+    }
+    QUIRE_CHECK_OK(check(!std::isnan(bias), "logit bias", bias, "a number"));
+  }
   return check(o.repeat_last >= 0, "repeat-last", o.repeat_last, "0 or more");
 }
 
-TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> history) {
+bool Sampler::changes_logits() const {
+  return options_.repeat_penalty != 1 || options_.presence_penalty != 0 || options_.frequency_penalty != 0 ||
+         !options_.logit_bias.empty();
+}
+
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+// The likeliest, and of equals the first.
+TokenId greatest(std::span<const float> logits) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < logits.size(); ++i) {
+    if (logits[i] > logits[best] || std::isnan(logits[best])) best = i;
+  }
+  return static_cast<TokenId>(best);
+}
+
+}  // namespace
+
+TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> history,
+                        std::span<const std::uint64_t> allowed) {
   QUIRE_ASSERT(!logits.empty(), "sampling from no logits");
+  if (options_.temperature == 0 && allowed.empty() && !changes_logits()) return greatest(logits);
   candidates_.clear();
   for (std::size_t i = 0; i < logits.size(); ++i) {
     // A NaN would make sorting undefined.
-    const float logit = std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i];
-    candidates_.push_back({static_cast<TokenId>(i), logit, 0});
+    candidates_.push_back({static_cast<TokenId>(i), std::isnan(logits[i]) ? kNever : logits[i], 0});
   }
   penalize(history);
+  if (!allowed.empty()) {
+    std::erase_if(candidates_, [&](const Candidate& c) {
+      const auto i = static_cast<std::size_t>(c.token);
+      return (allowed[i / 64] >> (i % 64) & 1) == 0;
+    });
+    QUIRE_ASSERT(!candidates_.empty(), "no token may come");
+  }
   if (options_.temperature == 0) {
     return std::ranges::max_element(candidates_, {}, &Candidate::logit)->token;  // the first of equals
   }
   keep_top_k();
   to_probabilities(1);
+  keep_typical();
   keep_top_p();
   keep_min_p();
   to_probabilities(options_.temperature);
@@ -53,26 +92,33 @@ TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> 
 }
 
 void Sampler::penalize(std::span<const TokenId> history) {
-  if (options_.repeat_penalty == 1) return;
+  if (!changes_logits()) return;
+  for (const auto& [token, bias] : options_.logit_bias) {
+    float& logit = candidates_[static_cast<std::size_t>(token)].logit;
+    logit = bias <= -100 ? kNever : logit + bias;
+  }
   const std::size_t count = std::min(history.size(), static_cast<std::size_t>(options_.repeat_last));
   std::vector<TokenId> recent(history.end() - static_cast<std::ptrdiff_t>(count), history.end());
   std::ranges::sort(recent);
-  recent.erase(std::unique(recent.begin(), recent.end()), recent.end());
-  for (const TokenId token : recent) {
-    float& logit = candidates_[static_cast<std::size_t>(token)].logit;
+  for (auto first = recent.begin(); first != recent.end();) {
+    const auto last = std::upper_bound(first, recent.end(), *first);
+    float& logit = candidates_[static_cast<std::size_t>(*first)].logit;
     logit = logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+    logit -= options_.presence_penalty + options_.frequency_penalty * static_cast<float>(last - first);
+    first = last;
   }
+}
+
+bool Sampler::likelier(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
 // Likeliest first from here on; equals in the order of their ids, so that nothing is left to chance.
 void Sampler::keep_top_k() {
-  const auto before = [](const Candidate& a, const Candidate& b) {
-    return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
-  };
   const std::size_t k =
       options_.top_k == 0 ? candidates_.size() : std::min(candidates_.size(), static_cast<std::size_t>(options_.top_k));
   std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(k), candidates_.end(),
-                    before);
+                    likelier);
   candidates_.resize(k);
 }
 
@@ -83,6 +129,22 @@ void Sampler::to_probabilities(float temperature) {
     sum += c.probability = std::exp((c.logit - max) / temperature);
   }
   for (Candidate& c : candidates_) c.probability /= sum;
+}
+
+void Sampler::keep_typical() {
+  if (options_.typical_p >= 1) return;
+  double entropy = 0;
+  const auto surprise = [](const Candidate& c) { return c.probability > 0 ? -std::log(c.probability) : 1e9; };
+  for (const Candidate& c : candidates_) entropy += c.probability > 0 ? c.probability * surprise(c) : 0;
+  std::ranges::stable_sort(candidates_, {}, [&](const Candidate& c) { return std::abs(surprise(c) - entropy); });
+  double sum = 0;
+  std::size_t kept = 0;
+  while (kept < candidates_.size() && sum < static_cast<double>(options_.typical_p)) {
+    sum += candidates_[kept++].probability;
+  }
+  candidates_.resize(kept);
+  std::ranges::sort(candidates_, likelier);
+  to_probabilities(1);
 }
 
 void Sampler::keep_top_p() {

@@ -1,11 +1,14 @@
 // Choosing the next token from logits.
 #pragma once
 
+#include <cstdint>
 #include <random>
 #include <span>
 #include <vector>
 
-#include "quire/session.h"
+#include "core/ids.h"
+#include "quire/result.h"
+#include "quire/sampling.h"
 
 namespace quire {
 
@@ -14,10 +17,11 @@ class Sampler {
  public:
   explicit Sampler(const SamplingOptions& options);
 
-  // history: the tokens so far, for the repetition penalty.
-  TokenId sample(std::span<const float> logits, std::span<const TokenId> history);
+  // history: the tokens so far, for the penalties. allowed: bit i says whether token i may come; empty: all may.
+  TokenId sample(std::span<const float> logits, std::span<const TokenId> history,
+                 std::span<const std::uint64_t> allowed = {});
 
-  static Result<void> validate(const SamplingOptions& options);
+  static Result<void> validate(const SamplingOptions& options, std::int64_t vocabulary);
 
  private:
   struct Candidate {
@@ -26,9 +30,12 @@ class Sampler {
     double probability;
   };
 
+  static bool likelier(const Candidate& a, const Candidate& b);
+  bool changes_logits() const;
   void penalize(std::span<const TokenId> history);
   void keep_top_k();
   void to_probabilities(float temperature);
+  void keep_typical();
   void keep_top_p();
   void keep_min_p();
 

@@ -105,17 +105,17 @@ TEST(Sampler, NanIsNeverChosen) {
 }
 
 TEST(Sampler, Validation) {
-  EXPECT_TRUE(Sampler::validate({}).ok());
+  EXPECT_TRUE(Sampler::validate({}, 100).ok());
   auto o = plain(-1);
-  EXPECT_EQ(Sampler::validate(o).error().message, "temperature is -1; expected 0 or more");
+  EXPECT_EQ(Sampler::validate(o, 100).error().message, "temperature is -1; expected 0 or more");
   o = plain(NAN);
-  EXPECT_FALSE(Sampler::validate(o).ok());
+  EXPECT_FALSE(Sampler::validate(o, 100).ok());
   o = plain(1);
   o.top_p = 0;
-  EXPECT_FALSE(Sampler::validate(o).ok());
+  EXPECT_FALSE(Sampler::validate(o, 100).ok());
   o = plain(1);
   o.repeat_penalty = 0;
-  EXPECT_FALSE(Sampler::validate(o).ok());
+  EXPECT_FALSE(Sampler::validate(o, 100).ok());
 }
 
 }  // namespace

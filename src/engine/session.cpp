@@ -139,7 +139,7 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt, const Gene
   State& s = *state_;
   if (prompt.empty()) return fail(Errc::invalid_argument, "the prompt is empty; give at least one token");
   QUIRE_CHECK_OK(s.check_tokens(prompt));
-  QUIRE_CHECK_OK(Sampler::validate(options.sampling));
+  QUIRE_CHECK_OK(Sampler::validate(options.sampling, s.model->info().vocabulary));
   // A strategy may cache this sequence only once it is long enough, or never.
   const bool may_cache = options.use_cache && s.cache.caches(s.cache.limit());
   s.naive = !may_cache;

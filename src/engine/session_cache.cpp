@@ -18,8 +18,6 @@ Result<KvFormat> format_of(std::string_view name) {
   return fail(Errc::invalid_argument, "cache type '{}' is not known; expected {}", name, names);
 }
 
-std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
-
 // The first page in 16 bits is nearly free and worth a tenth of the error. Below four bits the
 // recent tokens must be exact too, or text falls apart.
 std::int64_t default_sinks(KvFormat) { return kPageTokens; }

@@ -26,6 +26,8 @@ struct KvGroupSpec {
   std::int64_t recent_pages = 0;
 };
 
+constexpr std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
 Result<KvGroupLayout> make_layout(const KvGroupSpec& spec);
 
 // What `tokens` tokens of one sequence take once committed: sealed pages, pages that stay wide, the

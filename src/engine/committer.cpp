@@ -1,0 +1,211 @@
+#include "engine/committer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/check.h"
+#include "core/statistics.h"
+#include "engine/model_parts.h"
+
+namespace quire {
+namespace {
+
+double milliseconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+// Log-probabilities under the model itself, before anything was done to its logits.
+void add_probabilities(StreamEvent& event, std::span<const float> logits, TokenId token, int alternatives) {
+  const double most = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - most);
+  const auto of = [&](TokenId t) {
+    const auto logit = static_cast<double>(logits[static_cast<std::size_t>(t)]);
+    return TokenProbability{t, static_cast<float>(logit - most - std::log(sum))};
+  };
+  event.chosen = of(token);
+  std::vector<TokenId> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto count = std::min(std::ssize(order), static_cast<std::ptrdiff_t>(alternatives));
+  std::ranges::partial_sort(order, order.begin() + count, [&](TokenId a, TokenId b) {
+    const float of_a = logits[static_cast<std::size_t>(a)], of_b = logits[static_cast<std::size_t>(b)];
+    return of_a != of_b ? of_a > of_b : a < b;
+  });
+  for (std::ptrdiff_t i = 0; i < count; ++i) event.alternatives.push_back(of(order[static_cast<std::size_t>(i)]));
+}
+
+}  // namespace
+
+// Draws the next token of a branch and streams it.
+TokenId Committer::take(Job& job, Branch& branch, std::span<const float> logits) {
+  StreamEvent event;
+  event.choice = branch.choice;
+  const TokenId token = branch.sampler.sample(logits, branch.tokens);
+  const auto now = Clock::now();
+  if (job.first_token == Clock::time_point{}) {
+    job.first_token = now;
+  } else if (branch.choice == 0) {
+    job.gaps.push_back(milliseconds(job.last_token, now));
+  }
+  if (branch.choice == 0) job.last_token = now;
+
+  if (job.request.max_tokens == 0) {
+    branch.ended = event.end = StopReason::max_tokens;
+  } else if (model_.ends_generation(token)) {
+    branch.ended = event.end = StopReason::end_of_generation;
+  } else {
+    branch.tokens.push_back(token);
+    ++job.report.generated_tokens;
+    ++totals_.generated_tokens;
+    event.token = token;
+    event.text = branch.stop.push(branch.text.push(token));
+    if (job.request.top_logprobs >= 0) add_probabilities(event, logits, token, job.request.top_logprobs);
+    const std::int64_t length = std::ssize(branch.tokens);
+    if (branch.stop.stopped()) {
+      branch.ended = event.end = StopReason::stop_string;
+    } else if (job.request.max_tokens >= 0 && length - job.prompt >= job.request.max_tokens) {
+      branch.ended = event.end = StopReason::max_tokens;
+    } else if (length > job.limit) {
+      branch.ended = event.end = StopReason::context_full;
+    }
+  }
+  if (branch.ended) event.text += branch.stop.push(branch.text.flush()) + branch.stop.flush();
+  job.stream->push(std::move(event));
+  return token;
+}
+
+// Draws after the branch's last token, and after every guess that came true: so many did.
+std::int64_t Committer::draw(Work& work, const Runner& runner) {
+  const std::int64_t drafted = std::ssize(work.drafts);
+  std::int64_t accepted = 0;
+  while (true) {
+    const TokenId token = take(*work.job, *work.branch, runner.logits(work.first_logits + accepted));
+    const bool guessed = accepted < drafted && token == work.drafts[static_cast<std::size_t>(accepted)];
+    if (work.branch->ended || !guessed) break;
+    ++accepted;
+  }
+  work.branch->lookup.learn(drafted, accepted);
+  work.job->report.drafted_tokens += drafted;
+  work.job->report.accepted_tokens += accepted;
+  totals_.drafted_tokens += static_cast<std::uint64_t>(drafted);
+  totals_.accepted_tokens += static_cast<std::uint64_t>(accepted);
+  return accepted;
+}
+
+// The prompt is computed: further choices go on from the same pages.
+void Committer::split(Job& job, std::span<const float> logits) {
+  for (int choice = 1; choice < job.request.choices; ++choice) {
+    Branch branch = new_branch(job, model_.parts().tokenizer, choice);
+    branch.sequence = scheduler_.fork(job.branches[0].sequence);
+    job.branches.push_back(std::move(branch));
+    take(job, job.branches.back(), logits);
+  }
+}
+
+void Committer::commit(Step& step, const Runner& runner) {
+  ++totals_.steps;
+  std::vector<Job*> touched, short_of_memory;
+  for (Work& work : step.works) {
+    Job& job = *work.job;
+    Branch& branch = *work.branch;
+    touched.push_back(&job);
+    totals_.computed_tokens += static_cast<std::uint64_t>(work.rows());
+    const std::int64_t accepted = work.complete() ? draw(work, runner) : 0;
+    const std::int64_t end = work.first + work.tokens + accepted;
+    cache_.commit(
+        branch.sequence,
+        std::span(branch.tokens).first(static_cast<std::size_t>(end)).subspan(static_cast<std::size_t>(work.first)));
+    if (!work.score_sums.empty()) cache_.add_scores(branch.sequence, work.score_sums);
+    const bool prompt_done = end == job.prompt;
+    if (prompt_done || end == job.branch_point) cache_.checkpoint(branch.sequence);
+    if (const auto eviction = job.policy->evict(cache_.retention_state(branch.sequence, job.prompt))) {
+      if (!cache_.evict(branch.sequence, *eviction, *job.policy).ok()) short_of_memory.push_back(&job);
+    }
+    if (prompt_done && job.branches.size() == 1) {
+      if (job.request.keep.count() > 0) scheduler_.keep(job, branch);
+      split(job, runner.logits(work.first_logits));
+    }
+  }
+  const auto unique = [](std::vector<Job*>& jobs) {
+    std::ranges::sort(jobs);
+    jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+  };
+  unique(touched);
+  unique(short_of_memory);
+  for (Job* job : touched) {
+    for (Branch& branch : job->branches) {
+      if (branch.ended && !branch.done) scheduler_.close(*job, branch);
+    }
+    const bool is_short = std::ranges::binary_search(short_of_memory, job);
+    if (job->done()) {
+      finish(*job);
+    } else if (is_short && scheduler_.running().size() > 1) {
+      scheduler_.preempt(*job);
+    } else if (is_short) {
+      fail(scheduler_.remove(*job),
+           {Errc::out_of_memory,
+            "the cache has no room to gather the tokens that the policy keeps; raise --cache-bytes"});
+    }
+  }
+}
+
+void Committer::report(Job& job, Result<void> how) {
+  totals_.prompt_tokens += static_cast<std::uint64_t>(job.prompt);
+  totals_.cached_tokens += static_cast<std::uint64_t>(job.report.cached_tokens);
+  if (!how.ok()) return job.stream->finish(how.error());
+  const auto now = Clock::now();
+  const auto or_now = [&](Clock::time_point t) { return t == Clock::time_point{} ? now : t; };
+  RequestReport& r = job.report;
+  r.queue_ms = milliseconds(job.submitted, or_now(job.admitted));
+  r.prefill_ms = milliseconds(or_now(job.admitted), or_now(job.first_token));
+  r.first_token_ms = milliseconds(job.submitted, or_now(job.first_token));
+  r.decode_ms = milliseconds(or_now(job.first_token), or_now(job.last_token));
+  std::ranges::sort(job.gaps);
+  r.between_tokens_p50_ms = percentile(job.gaps, 0.50);
+  r.between_tokens_p95_ms = percentile(job.gaps, 0.95);
+  r.between_tokens_p99_ms = percentile(job.gaps, 0.99);
+  job.stream->finish(r);
+}
+
+void Committer::finish(Job& job) {
+  const auto owned = scheduler_.remove(job);
+  ++totals_.finished;
+  report(*owned, {});
+}
+
+void Committer::cancel(Job& job) {
+  const auto owned = scheduler_.remove(job);
+  ++totals_.cancelled;
+  for (const Branch& branch : owned->branches) {
+    if (branch.ended) continue;
+    StreamEvent event;
+    event.choice = branch.choice;
+    event.end = StopReason::cancelled;
+    owned->stream->push(std::move(event));
+  }
+  report(*owned, {});
+}
+
+void Committer::fail(std::unique_ptr<Job> job, Error error) {
+  ++totals_.failed;
+  report(*job, std::move(error));
+}
+
+// The request alone has filled the cache: it keeps what it said so far.
+void Committer::end_full(std::unique_ptr<Job> job) {
+  if (job->report.generated_tokens == 0) {
+    return fail(std::move(job), {Errc::out_of_memory, "the cache has no room for the prompt; raise --cache-bytes"});
+  }
+  for (const Branch& branch : job->branches) {
+    if (branch.ended) continue;
+    StreamEvent event;
+    event.choice = branch.choice;
+    event.end = StopReason::context_full;
+    job->stream->push(std::move(event));
+  }
+  ++totals_.finished;
+  report(*job, {});
+}
+
+}  // namespace quire

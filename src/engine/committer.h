@@ -1,0 +1,45 @@
+// What a step's results mean: tokens are drawn and streamed, pages become part of their sequences,
+// answers end.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/runner.h"
+#include "engine/scheduler.h"
+
+namespace quire {
+
+struct EngineTotals {
+  std::uint64_t submitted = 0, finished = 0, cancelled = 0, refused = 0, failed = 0;
+  std::uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0, computed_tokens = 0;
+  std::uint64_t drafted_tokens = 0, accepted_tokens = 0;
+  std::uint64_t steps = 0;
+};
+
+class Committer {
+ public:
+  Committer(const Model& model, KvCache& cache, Scheduler& scheduler, EngineTotals& totals)
+      : model_(model), cache_(cache), scheduler_(scheduler), totals_(totals) {}
+
+  void commit(Step& step, const Runner& runner);
+  // Ends a job that is in line or running.
+  void cancel(Job& job);
+  // Ends one that was taken out.
+  void fail(std::unique_ptr<Job> job, Error error);
+  void end_full(std::unique_ptr<Job> job);
+
+ private:
+  TokenId take(Job& job, Branch& branch, std::span<const float> logits);
+  std::int64_t draw(Work& work, const Runner& runner);
+  void split(Job& job, std::span<const float> logits);
+  void finish(Job& job);
+  void report(Job& job, Result<void> how);
+
+  const Model& model_;
+  KvCache& cache_;
+  Scheduler& scheduler_;
+  EngineTotals& totals_;
+};
+
+}  // namespace quire

@@ -1,0 +1,58 @@
+#include "engine/cost_model.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace quire {
+namespace {
+
+constexpr double kWeightOfNew = 0.2;   // recent steps count: depth and machine change slowly
+constexpr std::int64_t kFewRows = 16;  // fewer are hardly cheaper
+
+void learn(double& average, double value) {
+  average = average == 0 ? value : average + kWeightOfNew * (value - average);
+}
+
+}  // namespace
+
+CostModel::CostModel(const ModelConfig& config) {
+  const double width = config.width, q = config.q_heads * config.head_dim, kv = config.kv_heads * config.head_dim;
+  const double mlp = width * config.ff_width * (config.gated_mlp ? 3 : 2);
+  work_per_row_ = 2e-9 * config.layers * (width * (2 * q + 2 * kv) + mlp);
+  work_per_row_and_depth_ = 4e-9 * config.layers * q;
+}
+
+double CostModel::prefill_work(std::int64_t rows, std::int64_t depth) const {
+  const auto n = static_cast<double>(rows);
+  return n * (work_per_row_ + work_per_row_and_depth_ * (static_cast<double>(depth) + n / 2));
+}
+
+std::int64_t CostModel::rows_within(double ms, std::int64_t depth, std::int64_t most) const {
+  if (ms_per_work_ == 0) return std::min(most, kFewRows);
+  const double per_row = ms_per_work_ * (work_per_row_ + work_per_row_and_depth_ * static_cast<double>(depth));
+  return std::clamp(static_cast<std::int64_t>(ms / per_row), std::min(most, kFewRows), most);
+}
+
+std::size_t CostModel::bucket(std::int64_t rows) {
+  return std::min<std::size_t>(static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(rows))), 11);
+}
+
+double CostModel::decode_ms(std::int64_t rows) const {
+  // Where this many were never seen, the nearest number of rows that was, fewer first.
+  for (std::size_t b = bucket(rows) + 1; b-- > 0;) {
+    if (decode_ms_[b] > 0) return decode_ms_[b];
+  }
+  const auto seen = std::ranges::find_if(decode_ms_, [](double ms) { return ms > 0; });
+  return seen == decode_ms_.end() ? 0 : *seen;
+}
+
+void CostModel::observe(std::int64_t decode_rows, double prefill_work, double ms) {
+  if (prefill_work == 0) {
+    if (decode_rows > 0) learn(decode_ms_[bucket(decode_rows)], ms);
+    return;
+  }
+  const double rest = ms - (decode_rows > 0 ? decode_ms(decode_rows) : 0);
+  if (rest > 0) learn(ms_per_work_, rest / prefill_work);
+}
+
+}  // namespace quire

@@ -1,0 +1,34 @@
+// How long a step will take, learned from the steps before.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "model/config.h"
+
+namespace quire {
+
+class CostModel {
+ public:
+  explicit CostModel(const ModelConfig& config);
+
+  // Floating-point operations of `rows` prompt tokens after `depth` others, in thousands of millions.
+  double prefill_work(std::int64_t rows, std::int64_t depth) const;
+  double prefill_ms(double work) const { return work * ms_per_work_; }
+  // Prompt tokens after `depth` others that take about `ms`, at least a few.
+  std::int64_t rows_within(double ms, std::int64_t depth, std::int64_t most) const;
+  // A step in which only answers go on, with so many rows; 0 where none was seen yet.
+  double decode_ms(std::int64_t rows) const;
+
+  void observe(std::int64_t decode_rows, double prefill_work, double ms);
+
+ private:
+  static std::size_t bucket(std::int64_t rows);
+
+  double work_per_row_;            // of everything but attention
+  double work_per_row_and_depth_;  // of attention
+  double ms_per_work_ = 0;         // of prompts; 0: unknown
+  std::array<double, 12> decode_ms_{};
+};
+
+}  // namespace quire

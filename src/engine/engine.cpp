@@ -1,0 +1,303 @@
+#include "quire/engine.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "core/fail.h"
+#include "engine/cache_setup.h"
+#include "engine/committer.h"
+#include "engine/cost_model.h"
+#include "engine/model_parts.h"
+#include "engine/runner.h"
+#include "engine/scheduler.h"
+
+namespace quire {
+
+Branch new_branch(const Job& job, const Tokenizer& tokenizer, int choice) {
+  const std::vector<TokenId>& tokens = job.branches.empty() ? job.request.tokens : job.branches[0].tokens;
+  SamplingOptions sampling = job.request.sampling;
+  sampling.seed += static_cast<std::uint64_t>(choice);
+  return {choice, {tokens.begin(), tokens.begin() + job.prompt}, sampling, tokenizer, job.request.stop};
+}
+
+struct Engine::State {
+  State(std::shared_ptr<const Model> model_, const EngineOptions& options_, const Ops& ops,
+        std::unique_ptr<KvCache> cache_)
+      : model(std::move(model_)),
+        options(options_),
+        cache(std::move(cache_)),
+        cost(model->parts().config),
+        runner(model->parts(), ops, options.threads),
+        scheduler(*cache, options, cost),
+        committer(*model, *cache, scheduler, totals) {}
+
+  Result<std::unique_ptr<Job>> accept(Request request) const;
+  Result<void> check_fits(const Job& job) const;
+  void wake();
+  void run();
+  Step decide(std::vector<std::unique_ptr<Job>> arrived);
+  void compute_and_commit(Step& step);
+  void cancel_all();
+
+  std::shared_ptr<const Model> model;
+  EngineOptions options;
+  std::vector<std::pair<TokenId, float>> never_end;  // a bias against every token that ends an answer
+
+  // Held while deciding and committing, not while computing.
+  mutable std::mutex mutex;
+  std::unique_ptr<KvCache> cache;
+  CostModel cost;
+  Runner runner;
+  Scheduler scheduler;
+  EngineTotals totals;
+  Committer committer;
+
+  std::mutex inbox_mutex;
+  std::condition_variable signal;
+  std::vector<std::unique_ptr<Job>> inbox;
+  bool awake = false, stopping = false;
+  std::int64_t waiting = 0;  // jobs in line when last looked at
+  std::uint64_t arrivals = 0;
+  std::atomic<std::uint64_t> refused{0};
+  std::thread thread;
+};
+
+Result<Engine> Engine::create(std::shared_ptr<const Model> model, const EngineOptions& wanted) {
+  const ModelConfig& config = model->parts().config;
+  EngineOptions options = wanted;
+  if (options.context == 0) options.context = config.context;
+  const auto within = [](const char* what, std::int64_t value, std::int64_t least, std::int64_t most) -> Result<void> {
+    if (value >= least && value <= most) return {};
+    return fail(Errc::invalid_argument, "{} is {}; expected {} to {}", what, value, least, most);
+  };
+  QUIRE_CHECK_OK(within("context", options.context, 1, config.context));
+  QUIRE_CHECK_OK(within("threads", options.threads, 0, 1024));
+  QUIRE_CHECK_OK(within("max_running", options.max_running, 1, 1 << 20));
+  QUIRE_CHECK_OK(within("max_waiting", options.max_waiting, 1, 1 << 20));
+  QUIRE_CHECK_OK(within("max_batch", options.max_batch, 1, 1 << 20));
+  QUIRE_CHECK_OK(within("stream_tokens", options.stream_tokens, 1, 1 << 20));
+  if (options.cache.layout != "paged") {
+    return fail(Errc::unsupported, "cache layout '{}': many requests need the paged one", options.cache.layout);
+  }
+  QUIRE_TRY(const CacheSetup setup, set_up_cache(options.cache));
+  QUIRE_CHECK_OK(policy_for(config, options.cache.policy));
+  QUIRE_TRY(const Ops* ops, find_ops(options.kernels));
+  options.share_prefixes = options.share_prefixes && setup.strategy.kind != CacheStrategy::Kind::off;
+  CacheOptions cache_settings = cache_options(setup, config);
+  cache_settings.share_prefixes = options.share_prefixes;
+  cache_settings.poison = options.poison;
+  QUIRE_TRY(auto cache, KvCache::create(cache_settings));
+  auto state = std::make_unique<State>(std::move(model), options, *ops, std::move(cache));
+  for (TokenId token = 0; token < config.vocabulary; ++token) {
+    if (state->model->ends_generation(token)) state->never_end.emplace_back(token, -100.f);
+  }
+  state->thread = std::thread([s = state.get()] { s->run(); });
+  return Engine(std::move(state));
+}
+
+Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+
+Engine::~Engine() {
+  if (state_ == nullptr) return;
+  {
+    const std::scoped_lock lock(state_->inbox_mutex);
+    state_->stopping = true;
+  }
+  state_->signal.notify_one();
+  state_->thread.join();
+}
+
+void Engine::State::wake() {
+  {
+    const std::scoped_lock lock(inbox_mutex);
+    awake = true;
+  }
+  signal.notify_one();
+}
+
+// Whether the cache could ever hold all of it, with nobody else there.
+Result<void> Engine::State::check_fits(const Job& job) const {
+  const std::int64_t answer = std::max<std::int64_t>(job.request.max_tokens, 1);
+  const std::int64_t total = job.prompt + std::min(answer, job.limit - job.prompt);
+  const std::uint64_t prompt = cache->estimate_bytes(job.prompt, job.policy->visible());
+  const std::uint64_t one = cache->estimate_bytes(total, job.policy->visible());
+  const std::uint64_t needed = prompt + static_cast<std::uint64_t>(job.request.choices) * (one - std::min(one, prompt));
+  const std::uint64_t budget = cache->budget_bytes();
+  if (needed <= budget) return {};
+  return fail(Errc::out_of_memory,
+              "{} prompt tokens and {} x {} generated ones take {} bytes of cache; there are {}: raise --cache-bytes, "
+              "shorten the request, or use a smaller --cache-type-k and -v",
+              job.prompt, job.request.choices, total - job.prompt, needed, budget);
+}
+
+Result<std::unique_ptr<Job>> Engine::State::accept(Request request) const {
+  const ModelConfig& config = model->parts().config;
+  if (request.tokens.empty()) request.tokens = model->tokenize(request.text);
+  if (request.tokens.empty()) return fail(Errc::invalid_argument, "the prompt is empty; give at least one token");
+  for (const TokenId token : request.tokens) {
+    if (token >= 0 && token < config.vocabulary) continue;
+    return fail(Errc::invalid_argument, "token {} is outside the vocabulary of {}", token, config.vocabulary);
+  }
+  QUIRE_CHECK_OK(Sampler::validate(request.sampling, config.vocabulary));
+  if (request.choices < 1 || request.choices > options.max_running) {
+    return fail(Errc::invalid_argument, "{} choices; expected 1 to {}", request.choices, options.max_running);
+  }
+  if (request.max_tokens < -1) {
+    return fail(Errc::invalid_argument, "max_tokens is {}; expected 0 or more, or -1 for no limit", request.max_tokens);
+  }
+  if (request.ignore_end) {
+    auto& bias = request.sampling.logit_bias;
+    bias.insert(bias.end(), never_end.begin(), never_end.end());
+  }
+  auto job = std::make_unique<Job>();
+  QUIRE_TRY(job->policy,
+            policy_for(config, request.cache_policy.empty() ? options.cache.policy : request.cache_policy));
+  job->prompt = std::ssize(request.tokens);
+  job->scored = job->policy->scored_rows({0, job->prompt, 0, 0}, job->prompt) > 0;
+  job->limit = token_limit(config, *job->policy, options.context);
+  job->request = std::move(request);
+  if (job->prompt > job->limit) {
+    return fail(Errc::context_full, "{} tokens do not fit in the context of {}; raise -c/--ctx-size", job->prompt,
+                job->limit);
+  }
+  QUIRE_CHECK_OK(check_fits(*job));
+  job->branches.reserve(static_cast<std::size_t>(job->request.choices));
+  job->branches.push_back(new_branch(*job, model->parts().tokenizer, 0));
+  return job;
+}
+
+Result<Stream> Engine::submit(Request request) {
+  State& s = *state_;
+  auto job = s.accept(std::move(request));
+  if (!job.ok()) {
+    ++s.refused;
+    return job.error();
+  }
+  auto stream = std::make_shared<Stream::State>(static_cast<std::size_t>(s.options.stream_tokens), [&s] { s.wake(); });
+  (*job)->stream = stream;
+  (*job)->submitted = Clock::now();
+  {
+    const std::scoped_lock lock(s.inbox_mutex);
+    if (s.waiting + std::ssize(s.inbox) >= s.options.max_waiting) {
+      ++s.refused;
+      return fail(Errc::busy, "{} requests are in line already; try again later", s.options.max_waiting);
+    }
+    (*job)->arrival = s.arrivals++;
+    s.inbox.push_back(std::move(*job));
+    s.awake = true;
+  }
+  s.signal.notify_one();
+  return Stream(std::move(stream));
+}
+
+Step Engine::State::decide(std::vector<std::unique_ptr<Job>> arrived) {
+  const std::scoped_lock lock(mutex);
+  totals.submitted += arrived.size();
+  for (auto& job : arrived) scheduler.add(std::move(job));
+  std::vector<Job*> cancelled;
+  for (const auto* jobs : {&scheduler.running(), &scheduler.waiting()}) {
+    for (const auto& job : *jobs) {
+      if (job->stream->is_cancelled()) cancelled.push_back(job.get());
+    }
+  }
+  for (Job* job : cancelled) committer.cancel(*job);
+  Step step;
+  Scheduler::Jobs stuck;
+  do {
+    step = scheduler.decide(stuck);
+    for (auto& job : stuck) committer.end_full(std::move(job));
+  } while (step.empty() && !std::exchange(stuck, {}).empty());
+  const std::scoped_lock count_lock(inbox_mutex);
+  waiting = std::ssize(scheduler.waiting());
+  return step;
+}
+
+void Engine::State::compute_and_commit(Step& step) {
+  std::int64_t answers = 0;
+  double prompts = 0;
+  for (const Work& work : step.works) {
+    if (work.tokens == 1) {
+      answers += work.rows();
+    } else {
+      prompts += cost.prefill_work(work.tokens, work.first);
+    }
+  }
+  const auto start = Clock::now();
+  runner.forward(*cache, step);
+  const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  const std::scoped_lock lock(mutex);
+  cost.observe(answers, prompts, ms);
+  committer.commit(step, runner);
+}
+
+void Engine::State::cancel_all() {
+  const std::scoped_lock lock(mutex);
+  while (!scheduler.running().empty()) committer.cancel(*scheduler.running().front());
+  while (!scheduler.waiting().empty()) committer.cancel(*scheduler.waiting().front());
+}
+
+// Decide, compute, commit.
+void Engine::State::run() {
+  bool busy = false;
+  while (true) {
+    std::vector<std::unique_ptr<Job>> arrived;
+    bool stop = false;
+    {
+      std::unique_lock lock(inbox_mutex);
+      signal.wait(lock, [&] { return busy || awake || stopping; });
+      arrived.swap(inbox);
+      if (std::exchange(awake, false)) scheduler.reconsider();
+      stop = stopping;
+    }
+    Step step = decide(std::move(arrived));
+    if (stop) return cancel_all();
+    busy = !step.empty();
+    if (busy) compute_and_commit(step);
+  }
+}
+
+EngineStats Engine::stats() const {
+  const State& s = *state_;
+  const std::scoped_lock lock(s.mutex);
+  EngineStats stats;
+  const EngineTotals& t = s.totals;
+  stats.running = std::ssize(s.scheduler.running());
+  stats.waiting = std::ssize(s.scheduler.waiting());
+  stats.submitted = t.submitted;
+  stats.finished = t.finished;
+  stats.cancelled = t.cancelled;
+  stats.refused = s.refused;
+  stats.failed = t.failed;
+  stats.prompt_tokens = t.prompt_tokens;
+  stats.cached_tokens = t.cached_tokens;
+  stats.generated_tokens = t.generated_tokens;
+  stats.computed_tokens = t.computed_tokens;
+  stats.drafted_tokens = t.drafted_tokens;
+  stats.accepted_tokens = t.accepted_tokens;
+  stats.steps = t.steps;
+  stats.preemptions = s.scheduler.preemptions();
+  stats.prefill_budget_ms = s.scheduler.prefill_budget_ms();
+  const CacheStats cache = s.cache->stats();
+  stats.pages_open = cache.open_pages;
+  stats.pages_sealed = cache.sealed_pages;
+  stats.pages_shared = cache.shared_pages;
+  stats.bytes_used = cache.held_bytes();
+  stats.bytes_cached = cache.cached_bytes;
+  stats.bytes_budget = cache.budget_bytes;
+  return stats;
+}
+
+void Engine::forget_cached() {
+  const std::scoped_lock lock(state_->mutex);
+  state_->scheduler.forget_kept();
+  state_->cache->forget_unused();
+}
+
+const Model& Engine::model() const { return *state_->model; }
+std::int64_t Engine::context() const { return state_->options.context; }
+
+}  // namespace quire

@@ -1,0 +1,163 @@
+#include "quire/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+namespace quire {
+namespace {
+
+std::shared_ptr<const Model> load(const char* name) {
+  auto model = Model::load(std::string(QUIRE_TEST_DATA) + "/models/" + name + ".gguf");
+  EXPECT_TRUE(model.ok()) << model.error().message;
+  return *model;
+}
+
+Engine start(const std::shared_ptr<const Model>& model, EngineOptions options = {}) {
+  options.threads = 2;
+  options.poison = true;
+  auto engine = Engine::create(model, options);
+  EXPECT_TRUE(engine.ok()) << engine.error().message;
+  return std::move(*engine);
+}
+
+std::vector<TokenId> prompt(int length, int seed = 1) {
+  std::vector<TokenId> tokens;
+  for (int i = 0; i < length; ++i) tokens.push_back((i * 37 + seed * 11) % 95 + 1);
+  return tokens;
+}
+
+Request greedy(std::vector<TokenId> tokens, std::int64_t count) {
+  Request request;
+  request.tokens = std::move(tokens);
+  request.sampling.temperature = 0;
+  request.max_tokens = count;
+  request.ignore_end = true;
+  return request;
+}
+
+Completion run(Engine& engine, Request request) {
+  auto stream = engine.submit(std::move(request));
+  EXPECT_TRUE(stream.ok()) << stream.error().message;
+  auto completion = stream->wait();
+  EXPECT_TRUE(completion.ok()) << completion.error().message;
+  return *completion;
+}
+
+class EngineOf : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, EngineOf, testing::Values("llama", "gemma3", "gpt2"),
+                         [](const auto& param) { return std::string(param.param); });
+
+TEST_P(EngineOf, AnswersAsASessionDoes) {
+  const auto model = load(GetParam());
+  Engine engine = start(model);
+  for (const int length : {1, 2, 31, 32, 33, 70}) {
+    SessionOptions options;
+    options.context = engine.context();
+    Session session = *Session::create(model, options);
+    GenerateOptions how;
+    how.max_tokens = 20;
+    how.sampling.temperature = 0.8f;
+    how.sampling.seed = 5;
+    const Generation truth = *session.generate(prompt(length), how);
+    Request request = greedy(prompt(length), 20);
+    request.sampling = how.sampling;
+    request.ignore_end = false;
+    const Completion completion = run(engine, request);
+    EXPECT_EQ(completion.choices[0].tokens, truth.tokens) << length;
+    EXPECT_EQ(completion.choices[0].text, truth.text) << length;
+    EXPECT_EQ(completion.choices[0].stop, truth.stop) << length;
+  }
+}
+
+TEST_P(EngineOf, TheSamePromptTwiceIsComputedOnce) {
+  Engine engine = start(load(GetParam()));
+  const Completion first = run(engine, greedy(prompt(70), 10));
+  const Completion second = run(engine, greedy(prompt(70), 10));
+  EXPECT_EQ(first.report.cached_tokens, 0);
+  EXPECT_EQ(second.report.cached_tokens, 69);
+  EXPECT_EQ(first.choices[0].tokens, second.choices[0].tokens);
+}
+
+TEST_P(EngineOf, AConversationComputesOnlyWhatIsNew) {
+  Engine engine = start(load(GetParam()));
+  std::vector<TokenId> said = prompt(50);
+  std::int64_t known = 0;
+  for (int turn = 0; turn < 5; ++turn) {
+    const Completion completion = run(engine, greedy(said, 7));
+    EXPECT_EQ(completion.report.cached_tokens, known) << turn;
+    const auto& answer = completion.choices[0].tokens;
+    said.insert(said.end(), answer.begin(), answer.end());
+    known = std::ssize(said) - 1;  // the last token was drawn, not computed
+    const auto more = prompt(5, turn);
+    said.insert(said.end(), more.begin(), more.end());
+  }
+  // An earlier turn is edited: everything before stays.
+  std::vector<TokenId> edited(said.begin(), said.begin() + 60);
+  edited.back() = edited.back() % 95 + 1;
+  EXPECT_EQ(run(engine, greedy(edited, 3)).report.cached_tokens, 59);
+}
+
+// Whatever runs beside it, in whatever chunks, warm or cold, with room or without: the same tokens.
+TEST_P(EngineOf, ManyTogetherAnswerAsEachAlone) {
+  const auto model = load(GetParam());
+  std::mt19937 random(7);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const char* policies[] = {"full", "full", "full", "window:40", "sinks:4+60", "h2o:48", "snapkv:40%"};
+  std::vector<Request> requests;
+  for (int i = 0; i < 60; ++i) {
+    std::vector<TokenId> tokens = prompt(10 * below(6), below(3));
+    const auto tail = prompt(1 + below(60), i);
+    tokens.insert(tokens.end(), tail.begin(), tail.end());
+    Request request = greedy(tokens, 1 + below(25));
+    request.cache_policy = policies[below(7)];
+    if (request.cache_policy.starts_with("sinks") && std::string(GetParam()) == "gpt2")
+      request.cache_policy = "window:33";
+    request.priority = below(3);
+    request.salt = below(4) == 0 ? "other" : "";
+    request.speculation = below(2) == 0 ? Speculation::prompt_lookup : Speculation::off;
+    if (below(10) == 0) request.choices = 3;
+    requests.push_back(std::move(request));
+  }
+  std::vector<Completion> alone;
+  for (const Request& request : requests) {
+    Engine engine = start(model);
+    alone.push_back(run(engine, request));
+  }
+  for (const int budget_kib : {0, 700}) {
+    EngineOptions options;
+    options.max_batch = 40;
+    options.cache.bytes = static_cast<std::uint64_t>(budget_kib) << 10;
+    Engine engine = start(model, options);
+    std::vector<Stream> streams;
+    for (const Request& request : requests) {
+      auto stream = engine.submit(request);
+      ASSERT_TRUE(stream.ok()) << stream.error().message;
+      streams.push_back(std::move(*stream));
+    }
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      if (i % 9 == 5) {
+        (void)streams[i].next();
+        streams[i].cancel();
+        continue;
+      }
+      const auto completion = streams[i].wait();
+      ASSERT_TRUE(completion.ok()) << completion.error().message;
+      for (std::size_t c = 0; c < alone[i].choices.size(); ++c) {
+        EXPECT_EQ(completion->choices[c].tokens, alone[i].choices[c].tokens)
+            << i << " " << requests[i].cache_policy << " of " << requests[i].tokens.size();
+        EXPECT_EQ(completion->choices[c].text, alone[i].choices[c].text);
+      }
+    }
+    streams.clear();
+    while (engine.stats().running + engine.stats().waiting > 0) std::this_thread::yield();
+    const EngineStats stats = engine.stats();
+    EXPECT_EQ(stats.preemptions > 0, budget_kib > 0);
+    engine.forget_cached();
+    EXPECT_EQ(engine.stats().bytes_used + engine.stats().bytes_cached, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,94 @@
+// A request while the engine has it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "cache/policy/policy.h"
+#include "engine/prompt_lookup.h"
+#include "engine/sampler.h"
+#include "engine/stop_matcher.h"
+#include "engine/stream_state.h"
+#include "model/decoder.h"
+#include "quire/engine.h"
+#include "text/stream_decoder.h"
+
+namespace quire {
+
+using Clock = std::chrono::steady_clock;
+
+// One answer in the making: a sequence of tokens of which the cache holds a beginning. What is
+// missing of it is computed, however many tokens that are; then the next token is drawn.
+struct Branch {
+  Branch(int choice_, std::vector<TokenId> prompt, const SamplingOptions& sampling, const Tokenizer& tokenizer,
+         std::vector<std::string> stops)
+      : choice(choice_), tokens(std::move(prompt)), sampler(sampling), text(tokenizer), stop(std::move(stops)) {}
+
+  int choice;
+  std::vector<TokenId> tokens;  // the prompt and what was generated
+  Sampler sampler;
+  StreamDecoder text;
+  StopMatcher stop;
+  PromptLookup lookup;
+  SequenceId sequence = 0;          // in the cache, while the request runs
+  std::optional<StopReason> ended;  // nothing more is drawn
+  bool done = false;                // and nothing more is held
+};
+
+struct Job {
+  Request request;
+  std::shared_ptr<Stream::State> stream;
+  std::shared_ptr<const RetentionPolicy> policy;
+  bool scored = false;  // the policy looks at attention: see Scheduler::chunk
+  std::uint64_t arrival = 0;
+  std::int64_t prompt = 0;        // tokens
+  std::int64_t limit = 0;         // tokens a sequence may have
+  std::vector<Branch> branches;   // one until the prompt is computed
+  bool running = false;           // its sequences are open in the cache
+  std::int64_t branch_point = 0;  // others wait for the prompt's pages up to here
+
+  RequestReport report;
+  Clock::time_point submitted, admitted, first_token, last_token;
+  std::vector<double> gaps;  // between tokens, of the first choice
+
+  bool done() const {
+    for (const Branch& branch : branches) {
+      if (!branch.done) return false;
+    }
+    return true;
+  }
+  // Whether this one goes before the other.
+  bool before(const Job& other) const {
+    return request.priority != other.request.priority ? request.priority > other.request.priority
+                                                      : arrival < other.arrival;
+  }
+};
+
+// The first tokens of `job`'s prompt once more, to be answered anew.
+Branch new_branch(const Job& job, const Tokenizer& tokenizer, int choice);
+
+// What one branch computes in a step: some of the tokens it lacks, and guesses at what follows.
+struct Work {
+  Job* job;
+  Branch* branch;
+  std::int64_t first;              // position of the first token computed
+  std::int64_t tokens;             // of the branch
+  std::vector<TokenId> drafts;     // after its last token
+  AttentionScores scores;          // where the policy asks
+  std::vector<float> score_sums;   // [model layers, kv_heads, cached tokens]
+  std::int64_t first_logits = -1;  // its first row of logits; -1: it lacks tokens still
+  std::int64_t rows() const { return tokens + std::ssize(drafts); }
+  bool complete() const { return first + tokens == std::ssize(branch->tokens); }
+};
+
+struct Step {
+  std::vector<Work> works;
+  StepPlan plan;
+  bool empty() const { return works.empty(); }
+};
+
+}  // namespace quire

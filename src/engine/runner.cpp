@@ -1,0 +1,31 @@
+#include "engine/runner.h"
+
+namespace quire {
+
+Runner::Runner(const Model::Parts& parts, const Ops& ops, int threads)
+    : pool_(threads > 0 ? threads : usable_cpus()),
+      decoder_(parts.config, parts.weights, ops, pool_),
+      vocabulary_(static_cast<std::size_t>(parts.config.vocabulary)) {}
+
+void Runner::forward(const KvCache& cache, Step& step) {
+  for (const StepPlan::Copy& copy : step.plan.copies) {
+    copy_tokens(cache.layouts()[static_cast<std::size_t>(copy.group)], copy.page.from, copy.page.to, copy.page.tokens);
+  }
+  tokens_.clear();
+  sequences_.clear();
+  rows_.clear();
+  for (std::size_t i = 0; i < step.works.size(); ++i) {
+    Work& work = step.works[i];
+    sequences_.push_back({work.rows(), work.first, step.plan.tables[i], work.scores});
+    const auto first = work.branch->tokens.begin() + work.first;
+    tokens_.insert(tokens_.end(), first, first + work.tokens);
+    if (work.complete()) {
+      work.first_logits = std::ssize(rows_);
+      for (std::int64_t r = 0; r <= std::ssize(work.drafts); ++r) rows_.push_back(std::ssize(tokens_) - 1 + r);
+    }
+    tokens_.insert(tokens_.end(), work.drafts.begin(), work.drafts.end());
+  }
+  logits_ = decoder_.forward({tokens_, sequences_, cache.layouts(), cache.layer_map(), rows_});
+}
+
+}  // namespace quire

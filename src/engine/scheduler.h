@@ -1,0 +1,86 @@
+// Decides what the next step computes: who is let in, whose prompt goes on by how much, who has to
+// make room. It touches no tensor; the cache it asks for pages touches no kernel.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "engine/cost_model.h"
+#include "engine/job.h"
+
+namespace quire {
+
+class Scheduler {
+ public:
+  Scheduler(KvCache& cache, const EngineOptions& options, const CostModel& cost)
+      : cache_(cache), options_(options), cost_(cost) {}
+
+  using Jobs = std::list<std::unique_ptr<Job>>;  // in the order in which they go
+
+  void add(std::unique_ptr<Job> job);
+  // The next step, with pages for all of it. Empty where nobody can go on. A job that cannot go on even
+  // alone is taken out and handed back in `stuck`.
+  Step decide(Jobs& stuck);
+  // Takes a job out, giving back what it holds.
+  std::unique_ptr<Job> remove(Job& job);
+  // Gives up what a job holds: it gets in line again. What it computed stays in the index while there is room.
+  void preempt(Job& job);
+
+  SequenceId fork(SequenceId from);
+  // An answer is complete; somebody may go on from its end.
+  void close(const Job& job, Branch& branch);
+  // The prompt's pages stay for as long as the request says, unless the room is needed.
+  void keep(const Job& job, const Branch& branch);
+  void forget_kept();
+
+  void reconsider() { room_changed_ = true; }  // a reader caught up
+  const Jobs& running() const { return running_; }
+  const Jobs& waiting() const { return waiting_; }
+  std::uint64_t preemptions() const { return preemptions_; }
+  double prefill_budget_ms() const { return prefill_budget_ms_; }
+
+ private:
+  // A sequence that nobody computes, with its last page, which the index does not know. It goes where
+  // room is needed: those without a term first, of these the oldest.
+  struct Kept {
+    SequenceId sequence;
+    std::string salt, policy;
+    Clock::time_point until;  // none: no term
+  };
+
+  static void insert(Jobs& into, Jobs& from, Jobs::iterator job);
+  std::int64_t lacking(const Branch& branch) const;
+  std::int64_t sequences() const;  // that run
+  void admit();
+  bool try_admit(Job& job);
+  bool waits_for_pages(const Job& job) const;
+  void open(Job& job);
+  void leave(Job& job);
+  Job& victim() const;
+  bool preempt_for(const Job& job);
+  void go_on_from_kept(const Job& job, Branch& branch, std::int64_t found);
+  bool release_kept();
+  void release_expired();
+
+  std::int64_t chunk(const Job& job, const Branch& branch, std::int64_t most) const;
+  void add_answers(Step& step);
+  void add_prompts(Step& step);
+  void add_work(Step& step, Job& job, Branch& branch, std::int64_t tokens, std::vector<TokenId> drafts);
+  void reserve(Step& step, Jobs& stuck);
+  void ask_for_scores(Step& step) const;
+
+  KvCache& cache_;
+  const EngineOptions& options_;
+  const CostModel& cost_;
+  Jobs waiting_, running_;
+  std::vector<Kept> kept_;  // oldest first
+  SequenceId next_sequence_ = 1;
+  bool room_changed_ = true;  // since somebody was last refused
+  std::uint64_t preemptions_ = 0;
+  double prefill_budget_ms_ = 0;
+};
+
+}  // namespace quire
