@@ -1,8 +1,6 @@
 #include "cache/kv_cache.h"
 
 #include <algorithm>
-#include <limits>
-#include <set>
 
 #include "core/check.h"
 #include "core/fail.h"
@@ -136,35 +134,6 @@ void KvCache::forget_names(Sequence& sequence) {
   sequence.named.reset();
 }
 
-// Pages nobody uses make room, the least useful first.
-Result<std::vector<PageRef>> KvCache::take_pages(std::span<const PageWant> wants) {
-  while (!pool_->can_allocate(wants)) {
-    if (prefixes_ != nullptr && prefixes_->evict()) {
-      ++counters_.evicted_pages;
-    } else if (strategy_.kind != CacheStrategy::Kind::adaptive || !release_oldest_parked()) {
-      break;
-    }
-  }
-  return pool_->allocate(wants);
-}
-
-bool KvCache::release_oldest_parked() {
-  const auto age = [](const auto& entry) {
-    return entry.second.parked_at > 0 ? entry.second.parked_at : std::numeric_limits<std::uint64_t>::max();
-  };
-  const auto oldest = std::ranges::min_element(sequences_, {}, age);
-  if (oldest == sequences_.end() || oldest->second.parked_at == 0) return false;
-  release(oldest->first);
-  ++counters_.released_sequences;
-  return true;
-}
-
-void KvCache::relieve_pressure() {
-  if (strategy_.kind != CacheStrategy::Kind::adaptive || prefixes_ == nullptr) return;
-  const double keep = strategy_.share_to_keep(counters_.hit_rate()) * static_cast<double>(pool_->budget_bytes());
-  while (static_cast<double>(pool_->counters().used_bytes) > keep && prefixes_->evict()) ++counters_.evicted_pages;
-}
-
 std::int64_t KvCache::length(SequenceId id) const { return at(id).length(); }
 std::span<const TokenId> KvCache::tokens(SequenceId id) const { return at(id).tokens; }
 
@@ -172,73 +141,6 @@ std::vector<std::int64_t> KvCache::lengths(std::span<const SequenceId> ids) cons
   std::vector<std::int64_t> lengths;
   for (const SequenceId id : ids) lengths.push_back(length(id));
   return lengths;
-}
-
-void KvCache::undo_prepared(Sequence& sequence) {
-  if (sequence.prepared == 0) return;
-  for (PageTable& table : sequence.tables) table.settle(sequence.length());
-  sequence.prepared = 0;
-}
-
-Result<StepPlan> KvCache::prepare(std::span<const StepWant> wants) {
-  std::vector<PageWant> pages;
-  for (std::size_t group = 0; group < layouts_.size(); ++group) {
-    PageNeed total;
-    for (const StepWant& want : wants) {
-      Sequence& sequence = at(want.id);
-      QUIRE_ASSERT(want.tokens >= 0, "a step goes forward");
-      undo_prepared(sequence);
-      sequence.parked_at = 0;
-      const PageNeed need = sequence.tables[group].need(sequence.length(), want.tokens);
-      total.wide += need.wide;
-      total.packed += need.packed;
-    }
-    pages.push_back({wide_class(group), static_cast<std::uint64_t>(total.wide)});
-    pages.push_back({packed_class(group), static_cast<std::uint64_t>(total.packed)});
-  }
-  QUIRE_TRY(auto taken, take_pages(pages));
-
-  StepPlan plan;
-  plan.tables.resize(wants.size());
-  for (std::size_t group = 0; group < layouts_.size(); ++group) {
-    // The pool gave them in the order they were asked for.
-    const auto split = taken.begin() + static_cast<std::ptrdiff_t>(pages[2 * group].count);
-    std::vector<PageRef> wide(std::make_move_iterator(taken.begin()), std::make_move_iterator(split));
-    const auto end = split + static_cast<std::ptrdiff_t>(pages[2 * group + 1].count);
-    std::vector<PageRef> packed(std::make_move_iterator(split), std::make_move_iterator(end));
-    taken.erase(taken.begin(), end);
-    std::vector<PageCopy> copies;
-    for (const StepWant& want : wants) {
-      Sequence& sequence = at(want.id);
-      sequence.tables[group].extend(sequence.length(), want.tokens, wide, packed, copies, plan.sources);
-      sequence.prepared = want.tokens;
-    }
-    for (const PageCopy& copy : copies) plan.copies.push_back({static_cast<std::int64_t>(group), copy});
-  }
-  counters_.copied_pages += plan.copies.size();
-  for (std::size_t i = 0; i < wants.size(); ++i) {
-    for (const PageTable& table : at(wants[i].id).tables) plan.tables[i].push_back(table.view());
-  }
-  return plan;
-}
-
-void KvCache::commit(SequenceId id, std::span<const TokenId> tokens) {
-  Sequence& sequence = at(id);
-  QUIRE_ASSERT(std::ssize(tokens) <= sequence.prepared, "more tokens than were prepared");
-  const std::int64_t before = sequence.length();
-  sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
-  for (PageTable& table : sequence.tables) {
-    for (std::int64_t page = before / kPageTokens; page < sequence.length() / kPageTokens; ++page) {
-      counters_.encoded_pages += table.layout().packs(page);
-    }
-  }
-  // Named before 16-bit sources are given back: a checkpoint may want them.
-  name_pages(sequence);
-  constexpr std::int64_t kCheckpointTokens = 2048;
-  if (before / kCheckpointTokens != sequence.length() / kCheckpointTokens) checkpoint(id);
-  for (PageTable& table : sequence.tables) table.settle(sequence.length());
-  sequence.prepared = 0;
-  relieve_pressure();
 }
 
 Result<void> KvCache::fork(SequenceId from, SequenceId to) {
@@ -324,78 +226,6 @@ std::uint64_t KvCache::estimate_bytes(std::int64_t tokens, KvVisibility) const {
   std::uint64_t bytes = 0;
   for (const KvGroupLayout& layout : layouts_) bytes += sequence_bytes(layout, tokens);
   return bytes;
-}
-
-namespace {
-
-// Visits every page a table holds.
-template <class Visit>
-void for_each_page(const PageTable& table, std::int64_t length, Visit&& visit) {
-  const auto open = static_cast<std::size_t>(length / kPageTokens);
-  for (std::size_t i = 0; i < table.slots().size(); ++i) {
-    const PageSlot& slot = table.slots()[i];
-    if (slot.wide) visit(slot.wide, table.layout().wide.bytes, i >= open);
-    if (slot.packed) visit(slot.packed, table.layout().packed.bytes, false);
-  }
-  const KvPageLayout& kept = table.layout().lossless ? table.layout().wide : table.layout().packed;
-  for (const PageRef& page : table.kept()) visit(page, kept.bytes, false);
-}
-
-}  // namespace
-
-std::uint64_t KvCache::held_bytes(SequenceId id) const {
-  std::int64_t bytes = 0;
-  for (const PageTable& table : at(id).tables) {
-    for_each_page(table, at(id).length(), [&](const PageRef&, std::int64_t size, bool) { bytes += size; });
-  }
-  return static_cast<std::uint64_t>(bytes);
-}
-
-std::vector<const PageRef*> KvCache::held_pages() const {
-  std::vector<const PageRef*> pages;
-  for (const auto& [id, sequence] : sequences_) {
-    for (const PageTable& table : sequence.tables) {
-      for_each_page(table, sequence.length(), [&](const PageRef& page, std::int64_t, bool) { pages.push_back(&page); });
-    }
-  }
-  if (prefixes_ == nullptr) return pages;
-  for (const PageRef& page : prefixes_->pages()) {
-    if (page) pages.push_back(&page);
-  }
-  return pages;
-}
-
-CacheStats KvCache::stats() const {
-  CacheStats stats;
-  stats.counters = counters_;
-  stats.sequences = std::ssize(sequences_);
-  std::set<const std::byte*> seen;
-  double used = 0;
-  for (const auto& entry : sequences_) {
-    const Sequence& sequence = entry.second;
-    stats.tokens += sequence.length();
-    for (const PageTable& table : sequence.tables) {
-      for_each_page(table, sequence.length(), [&](const PageRef& page, std::int64_t size, bool open) {
-        if (!seen.insert(page.data()).second) return;
-        const auto bytes = static_cast<std::uint64_t>(size);
-        ++(open ? stats.open_pages : stats.sealed_pages);
-        (open ? stats.open_bytes : stats.sealed_bytes) += bytes;
-        stats.shared_pages += page.use_count() > 1;
-        const std::int64_t filled = open ? sequence.length() % kPageTokens : kPageTokens;
-        used += static_cast<double>(size) * static_cast<double>(filled) / kPageTokens;
-      });
-    }
-  }
-  const PoolCounters use = pool_->counters();
-  for (const auto& pages : use.classes) stats.free_pages += static_cast<std::int64_t>(pages.pages_free);
-  stats.reserved_bytes = use.reserved_bytes;
-  stats.budget_bytes = pool_->budget_bytes();
-  stats.cached_bytes = use.used_bytes - stats.held_bytes();
-  if (stats.sequences > 0)
-    stats.average_length = static_cast<double>(stats.tokens) / static_cast<double>(stats.sequences);
-  stats.hit_rate = counters_.hit_rate();
-  if (stats.reserved_bytes > 0) stats.efficiency = used / static_cast<double>(stats.reserved_bytes);
-  return stats;
 }
 
 }  // namespace quire

@@ -56,9 +56,8 @@ struct StepPlan {
     std::int64_t group;
     PageCopy page;
   };
-  std::vector<Copy> copies;                  // to be done first, with copy_tokens()
+  std::vector<Copy> copies;                  // to be done first, with copy_tokens(); valid as long
   std::vector<std::vector<KvTable>> tables;  // [want][group], valid until the sequence changes
-  std::vector<PageRef> sources;              // keeps what is copied from alive
 };
 
 // Keys and values of one layer, as the cache gives them back.
@@ -86,7 +85,11 @@ class KvCache {
   // Succeeds for all sequences or changes nothing.
   bool could_prepare(std::span<const StepWant>) const { return true; }
   Result<StepPlan> prepare(std::span<const StepWant> wants);
-  // `tokens` are the first of those prepared; what was prepared beyond them is undone.
+  // Whether prepare() succeeds, counting what it would evict. Takes no longer than a look at every cached page. A
+  // page is counted as to be copied even where evicting would make it the sequence's own.
+  bool could_prepare(std::span<const StepWant> wants) const;
+  // `tokens` are the first of those prepared; what was prepared beyond them is undone. With no token the whole
+  // step is, and its copies need not have been made.
   void commit(SequenceId id, std::span<const TokenId> tokens);
 
   // For callers without kernels: prepare, copy, write `count` tokens of a layer at the end.
@@ -135,6 +138,7 @@ class KvCache {
     std::vector<TokenId> tokens;
     std::vector<PageTable> tables;  // [group]
     std::int64_t prepared = 0;      // tokens beyond, for which pages are there
+    bool appending = false;         // they were prepared, and pages copied, by append()
     std::uint64_t parked_at = 0;    // 0: in use
     Digest root{};
     std::optional<NamedBlocks> named;  // nothing once tokens were let go: such pages have no name
@@ -151,6 +155,9 @@ class KvCache {
   Sequence& at(SequenceId id);
   const Sequence& at(SequenceId id) const;
   void undo_prepared(Sequence& sequence);
+  std::vector<PageWant> pages_for_step(std::span<const StepWant> wants) const;
+  // What could make room for a step: one entry for each holder that would let go.
+  std::vector<const PageRef*> dispensable(std::span<const StepWant> wants) const;
   Result<std::vector<PageRef>> take_pages(std::span<const PageWant> wants);
   bool release_oldest_parked();
   void relieve_pressure();

@@ -114,6 +114,7 @@ RetentionState KvCache::retention_state(SequenceId id, std::int64_t prompt) cons
 Result<void> KvCache::evict(SequenceId id, const Eviction& eviction, const RetentionPolicy& policy) {
   Sequence& sequence = at(id);
   undo_prepared(sequence);
+  sequence.parked_at = 0;
   std::vector<std::size_t> groups;
   std::vector<PageWant> wants;
   for (std::size_t group = 0; group < layouts_.size(); ++group) {

@@ -41,12 +41,13 @@ Result<void> KvCache::append(SequenceId id, std::int64_t model_layer, std::span<
                 "[append] {} key and {} value numbers; expected {} tokens x {} heads x {} and {}", keys.size(),
                 values.size(), count, layout.kv_heads, key_dim, value_dim);
   }
-  if (sequence.prepared != count) {
+  if (!sequence.appending || sequence.prepared != count) {
     const StepWant want{id, count};
     QUIRE_TRY(const StepPlan plan, prepare({&want, 1}));
     for (const StepPlan::Copy& copy : plan.copies) {
       copy_tokens(layouts_[static_cast<std::size_t>(copy.group)], copy.page.from, copy.page.to, copy.page.tokens);
     }
+    sequence.appending = true;
   }
   const auto write = [&](const KvStreamLayout& stream, KvFormat sealed, const float* rows) {
     for (std::int64_t t = 0; t < count; ++t) {

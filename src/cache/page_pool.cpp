@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "core/check.h"
 #include "core/fail.h"
@@ -122,24 +123,62 @@ std::uint64_t PagePool::slab_cost(int size_class, std::uint64_t pages) const {
   return cost(class_at(size_class).page_bytes, pages);
 }
 
+PagePool::Room PagePool::room() const {
+  Room room{budget_ - reserved_, {}};
+  for (const SizeClass& size_class : classes_) {
+    room.classes.push_back({size_class.free, size_class.spare == nullptr ? 0 : size_class.spare->free});
+  }
+  return room;
+}
+
+// The same, in whatever order they let go: of slabs that become empty the largest is kept.
+PagePool::Room PagePool::room_without(std::span<const PageRef* const> leaving) const {
+  std::vector<const Page*> pages;
+  for (const PageRef* holder : leaving) pages.push_back(holder->page_);
+  std::ranges::sort(pages);
+  std::map<const PageSlab*, std::uint64_t> freed;
+  for (auto from = pages.begin(); from != pages.end();) {
+    const auto to = std::find_if(from, pages.end(), [&](const Page* page) { return page != *from; });
+    if (to - from == (*from)->references) ++freed[(*from)->slab];
+    from = to;
+  }
+  Room result = room();
+  for (const auto& [slab, count] : freed) {
+    Room::Pages& there = result.classes[static_cast<std::size_t>(slab->size_class)];
+    there.free += count;
+    if (slab->free + count < slab->pages.size()) continue;
+    const std::uint64_t unmapped = std::min<std::uint64_t>(slab->pages.size(), there.in_spare);
+    there.in_spare = std::max<std::uint64_t>(slab->pages.size(), there.in_spare);
+    there.free -= unmapped;
+    if (unmapped > 0) result.bytes += slab_cost(slab->size_class, unmapped);
+  }
+  return result;
+}
+
+std::uint64_t PagePool::free_bytes(std::span<const PageRef* const> leaving) const {
+  const Room room = room_without(leaving);
+  std::uint64_t bytes = room.bytes;
+  for (std::size_t c = 0; c < classes_.size(); ++c) bytes += room.classes[c].free * classes_[c].page_bytes;
+  return bytes;
+}
+
 // First the fewest new pages that do, and what must be given up for them; then, with what the
 // budget has left, the last slab of each class grows towards its full size.
-PagePool::Plan PagePool::plan(std::span<const PageWant> wants) const {
+PagePool::Plan PagePool::plan(std::span<const PageWant> wants, const Room& room) const {
   Plan result;
   std::vector<std::uint64_t> wanted_pages(classes_.size());
   for (const PageWant& want : wants) {
     if (want.count > budget_ / class_at(want.size_class).page_bytes) return result;
     wanted_pages[static_cast<std::size_t>(want.size_class)] += want.count;
   }
-  std::uint64_t left = budget_ - reserved_, needed = 0;
+  std::uint64_t left = room.bytes, needed = 0;
   std::vector<int> unneeded_spares;
   for (int c = 0; c < std::ssize(classes_); ++c) {
-    const SizeClass& size_class = class_at(c);
+    const auto [free, in_spare] = room.classes[static_cast<std::size_t>(c)];
     const std::uint64_t wanted = wanted_pages[static_cast<std::size_t>(c)];
-    const std::uint64_t in_spare = size_class.spare == nullptr ? 0 : size_class.spare->free;
-    if (in_spare > 0 && wanted <= size_class.free - in_spare) unneeded_spares.push_back(c);
-    for (std::uint64_t missing = wanted - std::min(wanted, size_class.free); missing > 0;) {
-      const std::uint64_t pages = std::min(missing, size_class.slab_pages);
+    if (in_spare > 0 && wanted <= free - in_spare) unneeded_spares.push_back(c);
+    for (std::uint64_t missing = wanted - std::min(wanted, free); missing > 0;) {
+      const std::uint64_t pages = std::min(missing, class_at(c).slab_pages);
       needed += slab_cost(c, pages);
       if (needed > budget_) return result;
       result.slabs.push_back({c, pages});
@@ -148,7 +187,7 @@ PagePool::Plan PagePool::plan(std::span<const PageWant> wants) const {
   }
   for (const int c : unneeded_spares) {
     if (needed <= left) break;
-    left += slab_cost(c, class_at(c).spare->free);
+    left += slab_cost(c, room.classes[static_cast<std::size_t>(c)].in_spare);
     result.give_up.push_back(c);
   }
   if (needed > left) return result;
@@ -167,7 +206,7 @@ PagePool::Plan PagePool::plan(std::span<const PageWant> wants) const {
 }
 
 Result<std::vector<PageRef>> PagePool::allocate(std::span<const PageWant> wants) {
-  const Plan todo = plan(wants);
+  const Plan todo = plan(wants, room());
   const auto refuse = [&](const char* what) {
     std::uint64_t pages = 0, bytes = 0;
     for (const PageWant& want : wants) {
@@ -175,9 +214,9 @@ Result<std::vector<PageRef>> PagePool::allocate(std::span<const PageWant> wants)
       bytes += want.count * page_bytes(want.size_class);
     }
     return fail(Errc::out_of_memory,
-                "[page pool] {} pages ({} bytes) {}: {} of {} bytes are reserved, {} in use; raise --cache-bytes or "
-                "run fewer requests at once",
-                pages, bytes, what, reserved_, budget_, counters().used_bytes);
+                "[page pool] {} pages ({} bytes) {}: {} bytes are free of a budget of {}; raise --cache-bytes or run "
+                "fewer requests at once",
+                pages, bytes, what, free_bytes({}), budget_);
   };
   if (!todo.fits) return refuse("do not fit");
   for (const int c : todo.give_up) unmap_slab(std::exchange(classes_[static_cast<std::size_t>(c)].spare, nullptr));
@@ -253,11 +292,14 @@ void PagePool::give_back(Page* page) {
   --size_class.in_use;
   if (slab->free < slab->pages.size()) {
     size_class.partial.insert(slab);
-  } else if (size_class.spare == nullptr) {
-    size_class.spare = slab;
-  } else {
-    unmap_slab(slab);
+    return;
   }
+  PageSlab* spare = size_class.spare;
+  if (spare == nullptr || spare->pages.size() < slab->pages.size())
+    spare = std::exchange(size_class.spare, slab);
+  else
+    spare = slab;
+  if (spare != nullptr) unmap_slab(spare);
 }
 
 void PagePool::trim() {

@@ -5,7 +5,7 @@
 //   class 1   [ page  |  page ]                       the system has them
 //
 // A slab whose pages all came back returns to the system, and its bytes to the budget, so that
-// another class can have them; one empty slab per class is kept until somebody needs its bytes.
+// another class can have them; the largest empty slab of a class is kept until somebody needs its bytes.
 // For one thread.
 #pragma once
 
@@ -107,14 +107,19 @@ class PagePool {
 
   // Pages in the order of `wants`: all of them, or Errc::out_of_memory and no page is taken.
   Result<std::vector<PageRef>> allocate(std::span<const PageWant> wants);
-  // Whether allocate would find room in the budget.
-  bool can_allocate(std::span<const PageWant> wants) const { return plan(wants).fits; }
+  // Whether allocate would find room in the budget, now or, with `leaving`, once these holders have let go.
+  bool can_allocate(std::span<const PageWant> wants) const { return plan(wants, room()).fits; }
+  bool can_allocate(std::span<const PageWant> wants, std::span<const PageRef* const> leaving) const {
+    return plan(wants, room_without(leaving)).fits;
+  }
 
   // Gives back the empty slabs that were kept.
   void trim();
 
   std::uint64_t budget_bytes() const { return budget_; }
   std::uint64_t page_bytes(int size_class) const { return class_at(size_class).page_bytes; }
+  // Free pages and what the budget has left, once these holders have let go.
+  std::uint64_t free_bytes(std::span<const PageRef* const> leaving) const;
   PoolCounters counters() const;
 
  private:
@@ -128,6 +133,14 @@ class PagePool {
     std::set<detail::PageSlab*, detail::FullerSlab> partial;
     detail::PageSlab* spare = nullptr;  // empty, kept
   };
+  struct Room {
+    struct Pages {
+      std::uint64_t free;      // counting those in the spare slab
+      std::uint64_t in_spare;  // 0: there is none
+    };
+    std::uint64_t bytes;         // of the budget, for new slabs
+    std::vector<Pages> classes;  // [size classes]
+  };
   struct NewSlab {
     int size_class;
     std::uint64_t pages;
@@ -140,7 +153,9 @@ class PagePool {
 
   explicit PagePool(const PoolOptions& options);
   const SizeClass& class_at(int size_class) const;
-  Plan plan(std::span<const PageWant> wants) const;
+  Room room() const;
+  Room room_without(std::span<const PageRef* const> leaving) const;
+  Plan plan(std::span<const PageWant> wants, const Room& room) const;
   std::uint64_t slab_cost(int size_class, std::uint64_t pages) const;
   detail::PageSlab* map_slab(const NewSlab& slab);
   void unmap_slab(detail::PageSlab* slab);

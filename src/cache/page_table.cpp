@@ -17,13 +17,15 @@ PageNeed PageTable::need(std::int64_t length, std::int64_t count) const {
   if (count == 0) return need;
   const std::int64_t first = length / kPageTokens, end = length + count;
   need.wide = pages_for(end) - pages_for(length);
-  if (length % kPageTokens != 0 && slots_[at(first)].wide.use_count() > 1) ++need.wide;
+  // While a copy of the open page is prepared, what counts is who holds the page itself.
+  const auto shared = [&] { return (replaced_ ? replaced_ : slots_[at(first)].wide).use_count() > 1; };
+  if (length % kPageTokens != 0 && shared()) ++need.wide;
   for (std::int64_t page = first; page < end / kPageTokens; ++page) need.packed += layout_->packs(page);
   return need;
 }
 
 void PageTable::extend(std::int64_t length, std::int64_t count, std::vector<PageRef>& wide,
-                       std::vector<PageRef>& packed, std::vector<PageCopy>& copies, std::vector<PageRef>& replaced) {
+                       std::vector<PageRef>& packed, std::vector<PageCopy>& copies) {
   const auto take = [](std::vector<PageRef>& pages) {
     QUIRE_ASSERT(!pages.empty(), "fewer pages than were needed");
     PageRef page = std::move(pages.back());
@@ -36,7 +38,7 @@ void PageTable::extend(std::int64_t length, std::int64_t count, std::vector<Page
   if (filled != 0 && slots_[at(first)].wide.use_count() > 1) {
     PageRef mine = take(wide);
     copies.push_back({slots_[at(first)].wide.data(), mine.data(), filled - planted(Bug::copy_one_row_short)});
-    replaced.push_back(std::exchange(slots_[at(first)].wide, std::move(mine)));
+    replaced_ = std::exchange(slots_[at(first)].wide, std::move(mine));
   }
   while (std::ssize(slots_) < pages_for(end)) slots_.push_back({take(wide), {}});
   for (std::int64_t page = first; page < end / kPageTokens; ++page) {
@@ -44,7 +46,15 @@ void PageTable::extend(std::int64_t length, std::int64_t count, std::vector<Page
   }
 }
 
+void PageTable::undo(std::int64_t length) {
+  slots_.resize(at(std::min(std::ssize(slots_), pages_for(length))));
+  if (length % kPageTokens == 0) return;
+  slots_.back().packed = {};
+  if (replaced_) slots_.back().wide = std::exchange(replaced_, {});
+}
+
 void PageTable::settle(std::int64_t length) {
+  replaced_ = {};
   const std::int64_t open = length / kPageTokens;
   slots_.resize(at(std::min(std::ssize(slots_), pages_for(length))));
   for (std::int64_t page = 0; page < std::ssize(slots_); ++page) {

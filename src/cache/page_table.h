@@ -41,10 +41,12 @@ class PageTable {
   // Pages to be had before positions [length, length + count) can be written, encoded where they
   // complete a page, and read.
   PageNeed need(std::int64_t length, std::int64_t count) const;
-  // Takes exactly those pages from the ends of the two lists. A page that had to be copied first is
-  // appended to `copies`; its old self stays referenced by `replaced` until the copy is done.
+  // Takes exactly those pages from the ends of the two lists. A page that has to be copied first is
+  // appended to `copies`; its old self stays here until settle() or undo().
   void extend(std::int64_t length, std::int64_t count, std::vector<PageRef>& wide, std::vector<PageRef>& packed,
-              std::vector<PageCopy>& copies, std::vector<PageRef>& replaced);
+              std::vector<PageCopy>& copies);
+  // As before extend(), whether or not the copy was made.
+  void undo(std::int64_t length);
   // The sequence has `length` tokens for good: what was encoded beyond is discarded, 16-bit
   // sources and pages outside the window are given back.
   void settle(std::int64_t length);
@@ -70,17 +72,21 @@ class PageTable {
   std::span<const PageSlot> slots() const { return slots_; }
   std::span<const PageRef> kept() const { return kept_; }
   std::int64_t kept_tokens() const { return kept_tokens_; }
+  // visit(page, bytes, open): every page held by a sequence of `length` tokens, once for each time.
+  template <class Visit>
+  void for_each_page(std::int64_t length, Visit&& visit) const;
+  // Those that undo() gives back.
+  template <class Visit>
+  void for_each_prepared_page(std::int64_t length, Visit&& visit) const;
   std::int64_t first_position() const { return first_position_; }
 
   // Valid until the table changes.
   KvTable view() const;
 
  private:
-  bool writes_to_open(std::int64_t length) const;
-  std::int64_t first_kept_page(std::int64_t length) const;
-
   const KvGroupLayout* layout_;
   std::vector<PageSlot> slots_;  // [page]; empty where nothing is kept any more
+  PageRef replaced_;             // the open page as it was, while the step at hand has a copy of it
   std::vector<PageRef> kept_;
   std::int64_t kept_tokens_ = 0;
   std::int64_t first_position_ = 0;
@@ -88,5 +94,27 @@ class PageTable {
   mutable std::vector<KvTableEntry> entries_;
   mutable std::vector<const std::byte*> kept_entries_;
 };
+
+template <class Visit>
+void PageTable::for_each_page(std::int64_t length, Visit&& visit) const {
+  const auto open = static_cast<std::size_t>(length / kPageTokens);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].wide) visit(slots_[i].wide, layout_->wide.bytes, i >= open);
+    if (slots_[i].packed) visit(slots_[i].packed, layout_->packed.bytes, false);
+  }
+  if (replaced_) visit(replaced_, layout_->wide.bytes, true);
+  for (const PageRef& page : kept_) visit(page, (layout_->lossless ? layout_->wide : layout_->packed).bytes, false);
+}
+
+template <class Visit>
+void PageTable::for_each_prepared_page(std::int64_t length, Visit&& visit) const {
+  const std::int64_t open = length / kPageTokens;
+  for (std::int64_t page = open; page < std::ssize(slots_); ++page) {
+    const PageSlot& slot = slots_[static_cast<std::size_t>(page)];
+    const bool was_there = page == open && length % kPageTokens != 0;
+    if (slot.wide && (!was_there || replaced_)) visit(slot.wide);
+    if (slot.packed) visit(slot.packed);
+  }
+}
 
 }  // namespace quire

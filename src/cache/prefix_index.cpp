@@ -281,6 +281,26 @@ void PrefixIndex::remove(BlockId block) {
   unused_ids_.push_back(block);
 }
 
+std::vector<BlockId> PrefixIndex::dispensable(std::span<const BlockId> unpinned) const {
+  std::vector<int> pins(blocks_.size());
+  for (const auto& [chain, block] : by_chain_) {
+    pins[static_cast<std::size_t>(block)] = at(block).pins + at(block).promised;
+  }
+  for (const BlockId block : unpinned) --pins[static_cast<std::size_t>(block)];
+  std::vector<bool> stays(blocks_.size());
+  for (const auto& [chain, tip] : by_chain_) {
+    if (pins[static_cast<std::size_t>(tip)] == 0) continue;
+    for (BlockId b = tip; b != kNoBlock && !stays[static_cast<std::size_t>(b)]; b = at(b).parent) {
+      stays[static_cast<std::size_t>(b)] = true;
+    }
+  }
+  std::vector<BlockId> leaving;
+  for (const auto& [chain, block] : by_chain_) {
+    if (!stays[static_cast<std::size_t>(block)]) leaving.push_back(block);
+  }
+  return leaving;
+}
+
 std::vector<PageId> PrefixIndex::evict(std::size_t blocks) {
   std::vector<PageId> left;
   for (std::size_t i = 0; i < blocks; ++i) {

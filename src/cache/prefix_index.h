@@ -84,6 +84,8 @@ class PrefixIndex {
   void pin(BlockId block);
   void unpin(BlockId block);
 
+  // Blocks that would leave if all left that may, and if nobody pinned each of `unpinned` once.
+  std::vector<BlockId> dispensable(std::span<const BlockId> unpinned) const;
   // Up to `blocks` blocks leave, tips of chains only, each with the pages of all groups.
   std::vector<PageId> evict(std::size_t blocks = 1);
   // One page leaves: it is damaged, or its group has no use for it.

@@ -151,6 +151,15 @@ void PrefixPages::pin(const NamedBlocks& blocks) {
   if (blocks.tip() != kNoBlock) index_.pin(blocks.tip());
 }
 
+void PrefixPages::dispensable(std::span<const BlockId> unpinned, std::vector<const PageRef*>& pages) const {
+  for (const BlockId block : index_.dispensable(unpinned)) {
+    for (const PageRef& page :
+         std::span(pages_).subspan(static_cast<std::size_t>(block) * entries_.size(), entries_.size())) {
+      if (page) pages.push_back(&page);
+    }
+  }
+}
+
 bool PrefixPages::evict() {
   const std::vector<PageId> left = index_.evict(1);
   for (const PageId& page : left) stored(page.block, page.group) = {};

@@ -44,6 +44,8 @@ class PrefixPages {
   // The sequence now has `count` blocks, or is gone.
   void truncate(NamedBlocks& blocks, const Digest& root, std::span<const TokenId> tokens, std::int64_t count);
   void pin(const NamedBlocks& blocks);
+  // What evict() would let go of in the end, if nobody pinned the tips of `unpinned`. One entry for each holder.
+  void dispensable(std::span<const BlockId> unpinned, std::vector<const PageRef*>& pages) const;
   // One block leaves, the one the policy can spare. False: none may.
   bool evict();
 

@@ -72,7 +72,8 @@ class Machine {
   std::vector<TokenId> next_tokens(const Live& live, std::int64_t count, std::uint8_t pattern) const;
   void write_rows(const Live& live, const History& drafted, std::span<const KvTable> tables);
   void copy_pages(const StepPlan& plan);
-  // No memory: nothing may have changed.
+  // prepare(), which succeeds where could_prepare() says so. Where it does not, nothing may have changed.
+  Result<StepPlan> prepare(std::span<const StepWant> wants);
   void refused(const Error& error);
 
   void check(Live& live);
@@ -82,7 +83,7 @@ class Machine {
   void check_pages();
 
   PageBytes& bytes_;
-  bool roomy_, all_pages_are_far_;
+  bool roomy_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Oracle> oracle_;
   std::vector<Live> live_;
