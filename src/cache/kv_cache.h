@@ -83,7 +83,6 @@ class KvCache {
   std::span<const TokenId> tokens(SequenceId id) const;
 
   // Succeeds for all sequences or changes nothing.
-  bool could_prepare(std::span<const StepWant>) const { return true; }
   Result<StepPlan> prepare(std::span<const StepWant> wants);
   // Whether prepare() succeeds, counting what it would evict. Takes no longer than a look at every cached page. A
   // page is counted as to be copied even where evicting would make it the sequence's own.

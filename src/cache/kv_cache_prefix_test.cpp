@@ -25,7 +25,7 @@ TEST(KvCachePrefix, APrefixIsFoundAndVerified) {
   expect_holds(*cache, 3, longer);
   expect_holds(*cache, 2, std::span(tokens).first(95));
 
-  ASSERT_TRUE(cache->open(4, "another tenant").ok());
+  ASSERT_TRUE(cache->open(4, {.salt = "another tenant", .visible = {}}).ok());
   EXPECT_EQ(cache->reuse(4, tokens), 0);
 }
 

@@ -114,6 +114,9 @@ TEST_P(EngineOf, ManyTogetherAnswerAsEachAlone) {
     request.cache_policy = policies[below(7)];
     if (request.cache_policy.starts_with("sinks") && std::string(GetParam()) == "gpt2")
       request.cache_policy = "window:33";
+    // Tiny random models fall into a loop where nothing is left to chance.
+    request.sampling.temperature = 0.9f;
+    request.sampling.seed = static_cast<std::uint64_t>(i);
     request.priority = below(3);
     request.salt = below(4) == 0 ? "other" : "";
     request.speculation = below(2) == 0 ? Speculation::prompt_lookup : Speculation::off;
@@ -125,7 +128,7 @@ TEST_P(EngineOf, ManyTogetherAnswerAsEachAlone) {
     Engine engine = start(model);
     alone.push_back(run(engine, request));
   }
-  for (const int budget_kib : {0, 700}) {
+  for (const int budget_kib : {0, 200}) {
     EngineOptions options;
     options.max_batch = 40;
     options.cache.bytes = static_cast<std::uint64_t>(budget_kib) << 10;
