@@ -40,6 +40,12 @@ enum class Speculation {
   prompt_lookup,  // guesses that what followed these words before follows again
 };
 
+enum class Embedding {
+  none,
+  mean,  // over all tokens of the prompt
+  last,  // of its last token
+};
+
 struct Request {
   std::vector<TokenId> tokens;  // the prompt, or
   std::string text;             // its text, where there are no tokens
@@ -51,6 +57,9 @@ struct Request {
   int choices = 1;                // so many answers to the one prompt, seeds counting up
   int top_logprobs = -1;          // with each token its log-probability, and so many alternatives'; -1: none
   Speculation speculation = Speculation::off;
+  // Prompt tokens from this one on come first in the stream, with their log-probabilities; -1: none do.
+  std::int64_t score_from = -1;
+  Embedding embedding = Embedding::none;  // of the prompt: comes before the answer
 
   int priority = 0;                   // higher goes first, and is preempted last
   std::string cache_policy;           // empty: the engine's
@@ -66,10 +75,12 @@ struct TokenProbability {
 // A token of one choice, or the end of it.
 struct StreamEvent {
   int choice = 0;
+  bool of_prompt = false;  // a token of the prompt, scored
   std::optional<TokenId> token;
   std::string text;  // valid UTF-8, held back while it may be half a character or half a stop string
   std::optional<TokenProbability> chosen;
   std::vector<TokenProbability> alternatives;  // likeliest first
+  std::vector<float> embedding;  // of the prompt, in one event of its own; its length is 1
   std::optional<StopReason> end;
 };
 
@@ -103,6 +114,8 @@ struct Completion {
     StopReason stop = StopReason::end_of_generation;
   };
   std::vector<Choice> choices;
+  std::vector<TokenProbability> prompt;  // the tokens that were scored
+  std::vector<float> embedding;
   RequestReport report;
 };
 

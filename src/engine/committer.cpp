@@ -35,6 +35,9 @@ void add_probabilities(StreamEvent& event, std::span<const float> logits, TokenI
   for (std::ptrdiff_t i = 0; i < count; ++i) event.alternatives.push_back(of(order[static_cast<std::size_t>(i)]));
 }
 
+// Where the logits of a branch's last token are.
+std::int64_t last_row(const Work& work) { return work.first_logits + work.tokens - 1 - work.logits_from; }
+
 }  // namespace
 
 // Draws the next token of a branch and streams it.
@@ -75,12 +78,49 @@ TokenId Committer::take(Job& job, Branch& branch, std::span<const float> logits)
   return token;
 }
 
+// What the model thought of the prompt's own tokens.
+void Committer::score_prompt(const Work& work, const Runner& runner) {
+  Job& job = *work.job;
+  const std::vector<TokenId>& tokens = work.branch->tokens;
+  for (std::int64_t r = work.logits_from; job.scores_prompt() && r < work.tokens; ++r) {
+    const std::int64_t next = work.first + r + 1;
+    if (next != job.next_scored || next >= job.prompt) continue;
+    StreamEvent event;
+    event.of_prompt = true;
+    event.token = tokens[static_cast<std::size_t>(next)];
+    add_probabilities(event, runner.logits(work.first_logits + r - work.logits_from), *event.token,
+                      std::max(job.request.top_logprobs, 0));
+    job.stream->push(std::move(event));
+    ++job.next_scored;
+  }
+}
+
+void Committer::embed(const Work& work, const Runner& runner) {
+  Job& job = *work.job;
+  if (job.embedded || job.request.embedding == Embedding::none) return;
+  // A prompt that is computed once more is summed up once more.
+  if (work.first == 0) job.embedding.clear();
+  for (std::int64_t i = 0; i < work.tokens - work.hidden_from; ++i) {
+    const auto row = runner.hidden(work.first_hidden + i);
+    job.embedding.resize(row.size());
+    for (std::size_t k = 0; k < row.size(); ++k) job.embedding[k] += static_cast<double>(row[k]);
+  }
+  if (!work.complete()) return;
+  double squares = 0;
+  for (const double x : job.embedding) squares += x * x;
+  const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
+  StreamEvent event;
+  for (const double x : job.embedding) event.embedding.push_back(static_cast<float>(x * scale));
+  job.stream->push(std::move(event));
+  job.embedded = true;
+}
+
 // Draws after the branch's last token, and after every guess that came true: so many did.
 std::int64_t Committer::draw(Work& work, const Runner& runner) {
   const std::int64_t drafted = std::ssize(work.drafts);
   std::int64_t accepted = 0;
   while (true) {
-    const TokenId token = take(*work.job, *work.branch, runner.logits(work.first_logits + accepted));
+    const TokenId token = take(*work.job, *work.branch, runner.logits(last_row(work) + accepted));
     const bool guessed = accepted < drafted && token == work.drafts[static_cast<std::size_t>(accepted)];
     if (work.branch->ended || !guessed) break;
     ++accepted;
@@ -111,6 +151,8 @@ void Committer::commit(Step& step, const Runner& runner) {
     Branch& branch = *work.branch;
     touched.push_back(&job);
     totals_.computed_tokens += static_cast<std::uint64_t>(work.rows());
+    score_prompt(work, runner);
+    embed(work, runner);
     const std::int64_t accepted = work.complete() ? draw(work, runner) : 0;
     const std::int64_t end = work.first + work.tokens + accepted;
     cache_.commit(
@@ -124,7 +166,7 @@ void Committer::commit(Step& step, const Runner& runner) {
     }
     if (prompt_done && job.branches.size() == 1) {
       if (job.request.keep.count() > 0) scheduler_.keep(job, branch);
-      split(job, runner.logits(work.first_logits));
+      split(job, runner.logits(last_row(work)));
     }
   }
   const auto unique = [](std::vector<Job*>& jobs) {

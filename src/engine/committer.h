@@ -30,6 +30,8 @@ class Committer {
   void end_full(std::unique_ptr<Job> job);
 
  private:
+  void score_prompt(const Work& work, const Runner& runner);
+  void embed(const Work& work, const Runner& runner);
   TokenId take(Job& job, Branch& branch, std::span<const float> logits);
   std::int64_t draw(Work& work, const Runner& runner);
   void split(Job& job, std::span<const float> logits);

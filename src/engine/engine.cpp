@@ -146,6 +146,10 @@ Result<std::unique_ptr<Job>> Engine::State::accept(Request request) const {
   if (request.choices < 1 || request.choices > options.max_running) {
     return fail(Errc::invalid_argument, "{} choices; expected 1 to {}", request.choices, options.max_running);
   }
+  if (request.score_from < -1 || request.score_from > std::ssize(request.tokens)) {
+    return fail(Errc::invalid_argument, "scores from token {}; the prompt has {}", request.score_from,
+                request.tokens.size());
+  }
   if (request.max_tokens < -1) {
     return fail(Errc::invalid_argument, "max_tokens is {}; expected 0 or more, or -1 for no limit", request.max_tokens);
   }
@@ -159,6 +163,8 @@ Result<std::unique_ptr<Job>> Engine::State::accept(Request request) const {
   job->prompt = std::ssize(request.tokens);
   job->scored = job->policy->scored_rows({0, job->prompt, 0, 0}, job->prompt) > 0;
   job->limit = token_limit(config, *job->policy, options.context);
+  // Nothing comes before the first token that could tell how likely it is.
+  job->next_scored = std::max<std::int64_t>(request.score_from, 1);
   job->request = std::move(request);
   if (job->prompt > job->limit) {
     return fail(Errc::context_full, "{} tokens do not fit in the context of {}; raise -c/--ctx-size", job->prompt,

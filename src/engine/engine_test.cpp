@@ -1,49 +1,13 @@
-#include "quire/engine.h"
-
-#include <gtest/gtest.h>
-
+// However requests meet in the engine, each is answered as if it were alone.
 #include <random>
 #include <thread>
+
+#include "engine/engine_test_support.h"
 
 namespace quire {
 namespace {
 
-std::shared_ptr<const Model> load(const char* name) {
-  auto model = Model::load(std::string(QUIRE_TEST_DATA) + "/models/" + name + ".gguf");
-  EXPECT_TRUE(model.ok()) << model.error().message;
-  return *model;
-}
-
-Engine start(const std::shared_ptr<const Model>& model, EngineOptions options = {}) {
-  options.threads = 2;
-  options.poison = true;
-  auto engine = Engine::create(model, options);
-  EXPECT_TRUE(engine.ok()) << engine.error().message;
-  return std::move(*engine);
-}
-
-std::vector<TokenId> prompt(int length, int seed = 1) {
-  std::vector<TokenId> tokens;
-  for (int i = 0; i < length; ++i) tokens.push_back((i * 37 + seed * 11) % 95 + 1);
-  return tokens;
-}
-
-Request greedy(std::vector<TokenId> tokens, std::int64_t count) {
-  Request request;
-  request.tokens = std::move(tokens);
-  request.sampling.temperature = 0;
-  request.max_tokens = count;
-  request.ignore_end = true;
-  return request;
-}
-
-Completion run(Engine& engine, Request request) {
-  auto stream = engine.submit(std::move(request));
-  EXPECT_TRUE(stream.ok()) << stream.error().message;
-  auto completion = stream->wait();
-  EXPECT_TRUE(completion.ok()) << completion.error().message;
-  return *completion;
-}
+using namespace testing_support;
 
 class EngineOf : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Models, EngineOf, testing::Values("llama", "gemma3", "gpt2"),
@@ -61,7 +25,7 @@ TEST_P(EngineOf, AnswersAsASessionDoes) {
     how.sampling.temperature = 0.8f;
     how.sampling.seed = 5;
     const Generation truth = *session.generate(prompt(length), how);
-    Request request = greedy(prompt(length), 20);
+    Request request = ask(prompt(length), 20);
     request.sampling = how.sampling;
     request.ignore_end = false;
     const Completion completion = run(engine, request);
@@ -73,8 +37,8 @@ TEST_P(EngineOf, AnswersAsASessionDoes) {
 
 TEST_P(EngineOf, TheSamePromptTwiceIsComputedOnce) {
   Engine engine = start(load(GetParam()));
-  const Completion first = run(engine, greedy(prompt(70), 10));
-  const Completion second = run(engine, greedy(prompt(70), 10));
+  const Completion first = run(engine, ask(prompt(70), 10));
+  const Completion second = run(engine, ask(prompt(70), 10));
   EXPECT_EQ(first.report.cached_tokens, 0);
   EXPECT_EQ(second.report.cached_tokens, 69);
   EXPECT_EQ(first.choices[0].tokens, second.choices[0].tokens);
@@ -85,7 +49,7 @@ TEST_P(EngineOf, AConversationComputesOnlyWhatIsNew) {
   std::vector<TokenId> said = prompt(50);
   std::int64_t known = 0;
   for (int turn = 0; turn < 5; ++turn) {
-    const Completion completion = run(engine, greedy(said, 7));
+    const Completion completion = run(engine, ask(said, 7));
     EXPECT_EQ(completion.report.cached_tokens, known) << turn;
     const auto& answer = completion.choices[0].tokens;
     said.insert(said.end(), answer.begin(), answer.end());
@@ -96,7 +60,7 @@ TEST_P(EngineOf, AConversationComputesOnlyWhatIsNew) {
   // An earlier turn is edited: everything before stays.
   std::vector<TokenId> edited(said.begin(), said.begin() + 60);
   edited.back() = edited.back() % 95 + 1;
-  EXPECT_EQ(run(engine, greedy(edited, 3)).report.cached_tokens, 59);
+  EXPECT_EQ(run(engine, ask(edited, 3)).report.cached_tokens, 59);
 }
 
 // Whatever runs beside it, in whatever chunks, warm or cold, with room or without: the same tokens.
@@ -110,12 +74,10 @@ TEST_P(EngineOf, ManyTogetherAnswerAsEachAlone) {
     std::vector<TokenId> tokens = prompt(10 * below(6), below(3));
     const auto tail = prompt(1 + below(60), i);
     tokens.insert(tokens.end(), tail.begin(), tail.end());
-    Request request = greedy(tokens, 1 + below(25));
+    Request request = ask(tokens, 1 + below(25));
     request.cache_policy = policies[below(7)];
     if (request.cache_policy.starts_with("sinks") && std::string(GetParam()) == "gpt2")
       request.cache_policy = "window:33";
-    // Tiny random models fall into a loop where nothing is left to chance.
-    request.sampling.temperature = 0.9f;
     request.sampling.seed = static_cast<std::uint64_t>(i);
     request.priority = below(3);
     request.salt = below(4) == 0 ? "other" : "";

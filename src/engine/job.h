@@ -49,12 +49,22 @@ struct Job {
   std::int64_t limit = 0;         // tokens a sequence may have
   std::vector<Branch> branches;   // one until the prompt is computed
   bool running = false;           // its sequences are open in the cache
+  bool paused = false;            // its reader has fallen behind
+  std::int64_t next_scored = 0;   // prompt token whose log-probability comes next
+  std::vector<double> embedding;  // summed up so far
+  bool embedded = false;          // and sent
   std::int64_t branch_point = 0;  // others wait for the prompt's pages up to here
 
   RequestReport report;
   Clock::time_point submitted, admitted, first_token, last_token;
   std::vector<double> gaps;  // between tokens, of the first choice
 
+  bool scores_prompt() const { return request.score_from >= 0 && next_scored < prompt; }
+  // So many of a branch's first tokens may come from the cache: the rest has to go through the model.
+  std::int64_t reusable(const Branch& branch) const {
+    if (scored || (request.embedding == Embedding::mean && !embedded)) return 0;
+    return scores_prompt() ? next_scored : std::ssize(branch.tokens);
+  }
   bool done() const {
     for (const Branch& branch : branches) {
       if (!branch.done) return false;
@@ -75,13 +85,18 @@ Branch new_branch(const Job& job, const Tokenizer& tokenizer, int choice);
 struct Work {
   Job* job;
   Branch* branch;
-  std::int64_t first;              // position of the first token computed
-  std::int64_t tokens;             // of the branch
-  std::vector<TokenId> drafts;     // after its last token
-  AttentionScores scores;          // where the policy asks
-  std::vector<float> score_sums;   // [model layers, kv_heads, cached tokens]
-  std::int64_t first_logits = -1;  // its first row of logits; -1: it lacks tokens still
+  std::int64_t first;             // position of the first token computed
+  std::int64_t tokens;            // of the branch
+  std::vector<TokenId> drafts;    // after its last token
+  AttentionScores scores;         // where the policy asks
+  std::vector<float> score_sums;  // [model layers, kv_heads, cached tokens]
+  std::int64_t logits_from;       // rows from this one on get logits
+  std::int64_t hidden_from;       // and from this one on, without drafts, what the model made of their tokens
+  std::int64_t first_logits = 0;  // where they are
+  std::int64_t first_hidden = 0;
+
   std::int64_t rows() const { return tokens + std::ssize(drafts); }
+  // Nothing of the branch is lacking after this: the next token can be drawn.
   bool complete() const { return first + tokens == std::ssize(branch->tokens); }
 };
 

@@ -17,22 +17,24 @@ class Runner {
  public:
   Runner(const Model::Parts& parts, const Ops& ops, int threads);
 
-  // Every work that completes its branch gets logits: of its branch's last token, then of each draft.
-  // They are valid until the next step.
+  // Results are valid until the next step.
   void forward(const KvCache& cache, Step& step);
   std::span<const float> logits(std::int64_t row) const {
     return logits_.subspan(static_cast<std::size_t>(row) * vocabulary_, vocabulary_);
+  }
+  std::span<const float> hidden(std::int64_t row) const {
+    return decoder_.hidden().subspan(static_cast<std::size_t>(row) * width_, width_);
   }
   int threads() const { return pool_.size(); }
 
  private:
   ThreadPool pool_;
   Decoder decoder_;
-  std::size_t vocabulary_;
+  std::size_t vocabulary_, width_;
   std::span<const float> logits_;
   std::vector<TokenId> tokens_;
   std::vector<BatchSequence> sequences_;
-  std::vector<std::int64_t> rows_;
+  std::vector<std::int64_t> rows_, hidden_rows_;
 };
 
 }  // namespace quire

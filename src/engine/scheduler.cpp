@@ -11,10 +11,14 @@ namespace {
 // Policies that look at attention sum it up by these, so that sums do not depend on what else runs.
 constexpr std::int64_t kScoredChunk = 64;
 constexpr std::int64_t kMostDrafts = 8;
+// Every row of a chunk is projected to the vocabulary where a prompt is scored: that takes memory.
+constexpr std::int64_t kProjectedChunk = 64;
 
 std::int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
+
+KeptSequences::Kind kind(const Job& job) { return {job.request.salt, job.policy->name()}; }
 
 }  // namespace
 
@@ -64,27 +68,22 @@ void Scheduler::open(Job& job) {
     branch.sequence = next_sequence_++;
     const auto opened = cache_.open(branch.sequence, {job.request.salt, job.policy->visible()});
     QUIRE_ASSERT(opened.ok(), "sequence ids are never used twice");
-    // What a policy makes of attention depends on every token's, so all must be computed.
-    if (job.scored) continue;
-    const std::int64_t found = cache_.reuse(branch.sequence, branch.tokens);
-    go_on_from_kept(job, branch, found);
+    reuse(job, branch);
   }
   job.running = true;
 }
 
-// The index knows whole pages; a sequence that was kept may agree a little further.
-void Scheduler::go_on_from_kept(const Job& job, Branch& branch, std::int64_t found) {
-  std::int64_t longest = found;
-  const Kept* best = nullptr;
-  for (const Kept& kept : kept_) {
-    if (kept.salt != job.request.salt || kept.policy != job.policy->name()) continue;
-    const std::int64_t shared =
-        std::min(common_prefix(cache_.tokens(kept.sequence), branch.tokens), std::ssize(branch.tokens) - 1);
-    if (shared > longest) longest = shared, best = &kept;
-  }
-  if (best == nullptr) return;
-  const SequenceId copy = fork(best->sequence);
-  if (*cache_.rollback(copy, longest) > found) {
+// Takes over what is there already of the tokens that need not be computed once more.
+void Scheduler::reuse(const Job& job, Branch& branch) {
+  const auto reusable = std::span(branch.tokens).first(static_cast<std::size_t>(job.reusable(branch)));
+  if (reusable.empty()) return;
+  const std::int64_t found = cache_.reuse(branch.sequence, reusable);
+  // The index knows whole pages; a sequence that was kept may agree a little further.
+  const auto match = kept_.longest(kind(job), reusable);
+  const std::int64_t shared = std::min(match.tokens, std::ssize(reusable) - 1);
+  if (shared <= found) return;
+  const SequenceId copy = fork(match.sequence);
+  if (*cache_.rollback(copy, shared) > found) {
     cache_.release(branch.sequence);
     branch.sequence = copy;
   } else {
@@ -105,13 +104,11 @@ void Scheduler::close(const Job& job, Branch& branch) {
   cache_.checkpoint(branch.sequence);
   branch.done = true;
   room_changed_ = true;
-  if (!options_.share_prefixes || job.scored) {
+  if (options_.share_prefixes && !job.scored) {
+    kept_.add(branch.sequence, kind(job));
+  } else {
     cache_.release(branch.sequence);
-    return;
   }
-  kept_.push_back({branch.sequence, job.request.salt, job.policy->name(), {}});
-  const auto unbound = std::ranges::count(kept_, Clock::time_point{}, &Kept::until);
-  if (unbound > options_.max_running) release_kept();
 }
 
 SequenceId Scheduler::fork(SequenceId from) {
@@ -121,38 +118,22 @@ SequenceId Scheduler::fork(SequenceId from) {
 }
 
 void Scheduler::keep(const Job& job, const Branch& branch) {
-  kept_.push_back({fork(branch.sequence), job.request.salt, job.policy->name(), Clock::now() + job.request.keep});
-}
-
-bool Scheduler::release_kept() {
-  auto out = std::ranges::find(kept_, Clock::time_point{}, &Kept::until);
-  if (out == kept_.end()) out = kept_.begin();
-  if (out == kept_.end()) return false;
-  cache_.release(out->sequence);
-  kept_.erase(out);
-  return true;
-}
-
-void Scheduler::release_expired() {
-  std::erase_if(kept_, [&, now = Clock::now()](const Kept& kept) {
-    if (kept.until == Clock::time_point{} || kept.until > now) return false;
-    cache_.release(kept.sequence);
-    return true;
-  });
+  kept_.add(fork(branch.sequence), kind(job), Clock::now() + job.request.keep);
 }
 
 void Scheduler::forget_kept() {
-  while (release_kept()) {
+  while (kept_.release_one()) {
   }
 }
 
 // Somebody computes pages that this one could use: it is quicker to wait.
 bool Scheduler::waits_for_pages(const Job& job) const {
-  if (!options_.share_prefixes || job.scored) return false;
-  const std::vector<TokenId>& tokens = job.branches[0].tokens;
+  const Branch& own = job.branches[0];
+  if (!options_.share_prefixes) return false;
+  const auto tokens = std::span(own.tokens).first(static_cast<std::size_t>(job.reusable(own)));
   for (const auto& other : running_) {
     const Branch& branch = other->branches[0];
-    if (branch.done || lacking(branch) <= 1 || other->request.salt != job.request.salt) continue;
+    if (other->paused || branch.done || lacking(branch) <= 1 || other->request.salt != job.request.salt) continue;
     const std::int64_t computed = cache_.length(branch.sequence);
     const std::int64_t shared = common_prefix(branch.tokens, tokens) / kPageTokens * kPageTokens;
     if (shared < computed + kPageTokens) continue;
@@ -166,16 +147,16 @@ bool Scheduler::waits_for_pages(const Job& job) const {
 // Who would be missed least: somebody whose reader has fallen behind, or else the last in order.
 Job& Scheduler::victim() const {
   for (auto job = running_.rbegin(); job != running_.rend(); ++job) {
-    if (!(*job)->stream->has_room()) return **job;
+    if ((*job)->paused) return **job;
   }
   return *running_.back();
 }
 
 // Makes room for a job that is to be let in, where another has to stand back for it.
 bool Scheduler::preempt_for(const Job& job) {
-  if (release_kept()) return true;
+  if (kept_.release_one()) return true;
   Job& out = victim();
-  if (out.stream->has_room() && out.request.priority >= job.request.priority) return false;
+  if (!out.paused && out.request.priority >= job.request.priority) return false;
   preempt(out);
   return true;
 }
@@ -234,6 +215,7 @@ void Scheduler::admit() {
 std::int64_t Scheduler::chunk(const Job& job, const Branch& branch, std::int64_t most) const {
   const std::int64_t at = cache_.length(branch.sequence);
   std::int64_t count = std::min(lacking(branch), most);
+  if (job.scores_prompt()) count = std::min(count, kProjectedChunk);
   if (job.scored) {
     // Every time alike, whatever there is room for; answers are gone through again token by token.
     if (at >= job.prompt) return 1;
@@ -250,12 +232,20 @@ void Scheduler::add_work(Step& step, Job& job, Branch& branch, std::int64_t toke
   work.first = cache_.length(branch.sequence);
   work.tokens = tokens;
   work.drafts = std::move(drafts);
+  work.logits_from = work.complete() ? tokens - 1 : work.rows();
+  if (job.scores_prompt())
+    work.logits_from = std::clamp(job.next_scored - 1 - work.first, std::int64_t{0}, work.logits_from);
+  work.hidden_from = tokens;
+  if (!job.embedded && job.request.embedding == Embedding::mean) work.hidden_from = 0;
+  if (!job.embedded && job.request.embedding == Embedding::last && work.complete()) work.hidden_from = tokens - 1;
   step.works.push_back(std::move(work));
 }
 
 void Scheduler::add_answers(Step& step) {
   for (const auto& job : running_) {
-    if (!job->stream->has_room()) continue;
+    const bool was_paused = std::exchange(job->paused, !job->stream->has_room());
+    if (job->paused && !was_paused) room_changed_ = true;  // others may have its place
+    if (job->paused) continue;
     for (Branch& branch : job->branches) {
       if (lacking(branch) != 1) continue;
       std::vector<TokenId> drafts;
@@ -279,7 +269,7 @@ void Scheduler::add_prompts(Step& step) {
   }
   const double budget_ms = left_ms;
   for (const auto& job : running_) {
-    if (!job->stream->has_room()) continue;
+    if (job->paused) continue;
     for (Branch& branch : job->branches) {
       if (lacking(branch) <= 1) continue;
       const std::int64_t depth = cache_.length(branch.sequence);
@@ -307,7 +297,7 @@ void Scheduler::reserve(Step& step, Jobs& stuck) {
       ask_for_scores(step);
       return;
     }
-    if (release_kept()) continue;
+    if (kept_.release_one()) continue;
     Job& out = victim();
     std::erase_if(step.works, [&out](const Work& work) { return work.job == &out; });
     if (running_.size() == 1) {
@@ -332,11 +322,13 @@ void Scheduler::ask_for_scores(Step& step) const {
 }
 
 Step Scheduler::decide(Jobs& stuck) {
-  release_expired();
-  admit();
+  kept_.release_expired(Clock::now());
   Step step;
-  add_answers(step);
-  add_prompts(step);
+  do {
+    admit();
+    add_answers(step);
+    add_prompts(step);
+  } while (step.empty() && room_changed_ && !waiting_.empty());
   reserve(step, stuck);
   return step;
 }

@@ -10,13 +10,14 @@
 #include "cache/kv_cache.h"
 #include "engine/cost_model.h"
 #include "engine/job.h"
+#include "engine/kept_sequences.h"
 
 namespace quire {
 
 class Scheduler {
  public:
   Scheduler(KvCache& cache, const EngineOptions& options, const CostModel& cost)
-      : cache_(cache), options_(options), cost_(cost) {}
+      : cache_(cache), options_(options), cost_(cost), kept_(cache, options.max_running) {}
 
   using Jobs = std::list<std::unique_ptr<Job>>;  // in the order in which they go
 
@@ -43,14 +44,6 @@ class Scheduler {
   double prefill_budget_ms() const { return prefill_budget_ms_; }
 
  private:
-  // A sequence that nobody computes, with its last page, which the index does not know. It goes where
-  // room is needed: those without a term first, of these the oldest.
-  struct Kept {
-    SequenceId sequence;
-    std::string salt, policy;
-    Clock::time_point until;  // none: no term
-  };
-
   static void insert(Jobs& into, Jobs& from, Jobs::iterator job);
   std::int64_t lacking(const Branch& branch) const;
   std::int64_t sequences() const;  // that run
@@ -58,12 +51,10 @@ class Scheduler {
   bool try_admit(Job& job);
   bool waits_for_pages(const Job& job) const;
   void open(Job& job);
+  void reuse(const Job& job, Branch& branch);
   void leave(Job& job);
   Job& victim() const;
   bool preempt_for(const Job& job);
-  void go_on_from_kept(const Job& job, Branch& branch, std::int64_t found);
-  bool release_kept();
-  void release_expired();
 
   std::int64_t chunk(const Job& job, const Branch& branch, std::int64_t most) const;
   void add_answers(Step& step);
@@ -76,7 +67,7 @@ class Scheduler {
   const EngineOptions& options_;
   const CostModel& cost_;
   Jobs waiting_, running_;
-  std::vector<Kept> kept_;  // oldest first
+  KeptSequences kept_;
   SequenceId next_sequence_ = 1;
   bool room_changed_ = true;  // since somebody was last refused
   std::uint64_t preemptions_ = 0;

@@ -89,6 +89,14 @@ Result<RequestReport> Stream::report() const {
 Result<Completion> Stream::wait() {
   Completion completion;
   while (auto event = next()) {
+    if (event->of_prompt) {
+      completion.prompt.push_back(*event->chosen);
+      continue;
+    }
+    if (!event->embedding.empty()) {
+      completion.embedding = std::move(event->embedding);
+      continue;
+    }
     const auto choice = static_cast<std::size_t>(event->choice);
     if (completion.choices.size() <= choice) completion.choices.resize(choice + 1);
     Completion::Choice& to = completion.choices[choice];

@@ -43,6 +43,8 @@ std::span<const float> Decoder::forward(const Batch& batch) {
     attend(i, batch);
     mlp(weights_.layers[i], rows);
   }
+  hidden_.resize(batch.hidden.size() * static_cast<std::size_t>(config_.width));
+  final_norm(batch.hidden, hidden_.data());
   project_to_vocabulary(batch);
   return {logits_.data(), batch.logits.size() * static_cast<std::size_t>(config_.vocabulary)};
 }
@@ -209,16 +211,20 @@ void Decoder::mlp(const LayerWeights& w, std::int64_t rows) {
   add_to_stream(w.mlp_post_norm, rows);
 }
 
+void Decoder::final_norm(std::span<const std::int64_t> rows, float* out) {
+  for (const std::int64_t row : rows) {
+    QUIRE_ASSERT(row >= 0 && row < std::ssize(positions_), "a row that is not in the batch");
+    norm(weights_.output_norm, stream_.data() + row * config_.width, out, 1, config_.width);
+    out += config_.width;
+  }
+}
+
 // Only the rows somebody samples from: the vocabulary is the largest matrix of a small model.
 void Decoder::project_to_vocabulary(const Batch& batch) {
   const std::int64_t wanted = std::ssize(batch.logits), width = config_.width, vocabulary = config_.vocabulary;
   if (wanted == 0) return;
   grow(logits_, wanted * vocabulary);
-  for (std::int64_t i = 0; i < wanted; ++i) {
-    const std::int64_t row = batch.logits[static_cast<std::size_t>(i)];
-    QUIRE_ASSERT(row >= 0 && row < std::ssize(batch.tokens), "logits of a row that is not in the batch");
-    norm(weights_.output_norm, stream_.data() + row * width, branch_.data() + i * width, 1, width);
-  }
+  final_norm(batch.logits, branch_.data());
   const MatmulTarget target{&weights_.output.weight, weights_.output.bias_or_null(), logits_.data()};
   ops_.matmul({branch_.data(), wanted, width, {&target, 1}}, pool_);
   if (config_.logit_softcap > 0) {

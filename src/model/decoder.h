@@ -33,6 +33,7 @@ struct Batch {
   std::span<const KvGroupLayout> groups;
   std::span<const KvLayerRef> layers;    // [model layers]
   std::span<const std::int64_t> logits;  // which rows of tokens want logits, ascending
+  std::span<const std::int64_t> hidden = {};  // and which want what enters the vocabulary's matrix
 };
 
 // Holds the activations between calls, so a pass allocates nothing once it has seen its size.
@@ -42,6 +43,8 @@ class Decoder {
 
   // Returns [batch.logits.size(), vocabulary], valid until the next call.
   std::span<const float> forward(const Batch& batch);
+  // [batch.hidden.size(), width] of the last pass.
+  std::span<const float> hidden() const { return hidden_; }
 
  private:
   // Angles of the batch at hand. Queries that look at sinks stand nearer to them than their position says.
@@ -61,6 +64,7 @@ class Decoder {
   void score(const KvTarget& kv, std::size_t layer, const Batch& batch);
   void mlp(const LayerWeights& w, std::int64_t rows);
   void project_to_vocabulary(const Batch& batch);
+  void final_norm(std::span<const std::int64_t> rows, float* out);
 
   void norm(const Norm& norm, const float* x, float* out, std::int64_t rows, std::int64_t dim);
   void fill_angles(RopeAngles& angles, const std::vector<double>& frequencies, std::int64_t farthest);
@@ -81,6 +85,7 @@ class Decoder {
   std::vector<float> log_sum_exp_;                    // [rows, q_heads], where somebody asks for scores
   std::vector<float> gate_, up_;                      // [rows, ff_width]
   std::vector<float> logits_;
+  std::vector<float> hidden_;
 };
 
 }  // namespace quire

@@ -1,0 +1,235 @@
+// What a request may ask for, and what becomes of it.
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "engine/engine_test_support.h"
+
+namespace quire {
+namespace {
+
+using namespace testing_support;
+
+const std::vector<TokenId>& only(const Completion& completion) { return completion.choices.at(0).tokens; }
+
+// log-softmax of a session's logits after each token.
+std::vector<std::vector<double>> truth(const std::shared_ptr<const Model>& model, const std::vector<TokenId>& tokens) {
+  SessionOptions options;
+  options.context = 128;
+  Session session = *Session::create(model, options);
+  std::vector<std::vector<double>> rows;
+  EXPECT_TRUE(session
+                  .evaluate(tokens, 0,
+                            [&](std::int64_t, std::span<const float> logits) {
+                              double sum = 0;
+                              for (const float x : logits) sum += std::exp(static_cast<double>(x));
+                              auto& row = rows.emplace_back();
+                              for (const float x : logits) row.push_back(static_cast<double>(x) - std::log(sum));
+                            })
+                  .ok());
+  return rows;
+}
+
+TEST(EngineRequest, ChoicesAreForksWithSeedsOfTheirOwn) {
+  const auto model = load("llama");
+  Engine engine = start(model);
+  Request request = ask(prompt(40), 12, 3);
+  request.choices = 3;
+  const Completion together = run(engine, request);
+  ASSERT_EQ(together.choices.size(), 3);
+  EXPECT_EQ(together.report.generated_tokens, 36);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(together.choices[i].tokens, only(run(engine, ask(prompt(40), 12, 3 + i)))) << i;
+  }
+  EXPECT_NE(together.choices[0].tokens, together.choices[1].tokens);
+  // The prompt went through the model once: 40 tokens and 3 x 11 answers.
+  EXPECT_EQ(engine.stats().computed_tokens, 40 + 3 * 11 + 3 * (1 + 11));
+}
+
+TEST(EngineRequest, LogProbabilitiesAreTheModelsOwn) {
+  const auto model = load("llama");
+  Engine engine = start(model);
+  Request request = ask(prompt(20), 6);
+  request.top_logprobs = 3;
+  auto stream = *engine.submit(request);
+  std::vector<TokenId> tokens = prompt(20);
+  std::vector<StreamEvent> events;
+  while (auto event = stream.next()) {
+    tokens.push_back(*event->token);
+    events.push_back(*event);
+  }
+  const auto rows = truth(model, tokens);
+  ASSERT_EQ(events.size(), 6);
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const auto& row = rows[19 + i];
+    ASSERT_EQ(events[i].alternatives.size(), 3);
+    EXPECT_EQ(events[i].chosen->token, tokens[20 + i]);
+    EXPECT_NEAR(events[i].chosen->log_probability, row[static_cast<std::size_t>(tokens[20 + i])], 1e-4);
+    EXPECT_EQ(events[i].alternatives[0].token, std::ranges::max_element(row) - row.begin());
+    EXPECT_GE(events[i].alternatives[0].log_probability, events[i].alternatives[1].log_probability);
+  }
+}
+
+TEST(EngineRequest, AGivenTextIsScoredWarmOrCold) {
+  const auto model = load("gemma3");
+  Engine engine = start(model);
+  const auto tokens = prompt(90);
+  const auto rows = truth(model, tokens);
+  for (const std::int64_t from : {0, 1, 50, 89, 90}) {
+    Request request = ask(tokens, 0);
+    request.score_from = from;
+    const Completion completion = run(engine, request);
+    const std::int64_t first = std::max<std::int64_t>(from, 1);
+    ASSERT_EQ(std::ssize(completion.prompt), 90 - first) << from;
+    for (std::int64_t i = first; i < 90; ++i) {
+      const TokenProbability& scored = completion.prompt[static_cast<std::size_t>(i - first)];
+      EXPECT_EQ(scored.token, tokens[static_cast<std::size_t>(i)]);
+      EXPECT_NEAR(scored.log_probability, rows[static_cast<std::size_t>(i - 1)][static_cast<std::size_t>(scored.token)],
+                  1e-4);
+    }
+  }
+}
+
+TEST(EngineRequest, EmbeddingsHaveLengthOneAndDoNotDependOnChunks) {
+  const auto model = load("llama");
+  EngineOptions small;
+  small.max_batch = 7;
+  Engine engine = start(model), chunked = start(model, small);
+  for (const Embedding kind : {Embedding::mean, Embedding::last}) {
+    Request request = ask(prompt(50), 0);
+    request.embedding = kind;
+    const std::vector<float> once = run(engine, request).embedding;
+    double squares = 0;
+    for (const float x : once) squares += static_cast<double>(x) * static_cast<double>(x);
+    EXPECT_EQ(std::ssize(once), model->info().width);
+    EXPECT_NEAR(squares, 1, 1e-5);
+    EXPECT_EQ(run(engine, request).embedding, once) << "warm";
+    EXPECT_EQ(run(chunked, request).embedding, once);
+    request.tokens[3] += 1;
+    EXPECT_NE(run(engine, request).embedding, once);
+  }
+}
+
+TEST(EngineRequest, NothingIsGeneratedWhereNothingIsAsked) {
+  Engine engine = start(load("llama"));
+  const Completion completion = run(engine, ask(prompt(40), 0));
+  EXPECT_TRUE(only(completion).empty());
+  EXPECT_EQ(completion.choices[0].stop, StopReason::max_tokens);
+  EXPECT_EQ(run(engine, ask(prompt(40), 1)).report.cached_tokens, 39) << "but it was computed";
+}
+
+TEST(EngineRequest, StopStringsEndTheTextBeforeThem) {
+  Engine engine = start(load("llama"));
+  const Completion whole = run(engine, ask(prompt(30), 40));
+  const std::string& text = whole.choices[0].text;
+  ASSERT_GT(text.size(), 12u);
+  Request request = ask(prompt(30), 40);
+  request.stop = {"never to be seen", text.substr(7, 3)};
+  const Completion stopped = run(engine, request);
+  EXPECT_EQ(stopped.choices[0].text, text.substr(0, text.find(text.substr(7, 3))));
+  EXPECT_EQ(stopped.choices[0].stop, StopReason::stop_string);
+}
+
+TEST(EngineRequest, ASlowReaderPausesOnlyItsOwnRequest) {
+  const auto model = load("llama");
+  EngineOptions options;
+  options.stream_tokens = 4;
+  options.max_running = 1;  // so that it even has to stand back
+  Engine engine = start(model, options);
+  auto slow = *engine.submit(ask(prompt(30), 60));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(only(run(engine, ask(prompt(20, i), 3))).size(), 3);
+  const Completion finally = *slow.wait();
+  Engine alone = start(model);
+  EXPECT_EQ(only(finally), only(run(alone, ask(prompt(30), 60))));
+}
+
+TEST(EngineRequest, WhoGoesFirstIsDecidedByPriority) {
+  EngineOptions options;
+  options.max_running = 1;
+  Engine engine = start(load("llama"), options);
+  auto long_one = *engine.submit(ask(prompt(30), 80));
+  (void)long_one.next();
+  Request urgent = ask(prompt(10), 2);
+  urgent.priority = 1;
+  EXPECT_EQ(only(run(engine, urgent)).size(), 2);
+  EXPECT_FALSE(long_one.ended());
+  EXPECT_GE(long_one.wait()->report.preemptions, 1);
+}
+
+TEST(EngineRequest, CancellingGivesEverythingBack) {
+  Engine engine = start(load("llama"));
+  auto cancelled = *engine.submit(ask(prompt(40), -1));
+  (void)cancelled.next();
+  cancelled.cancel();
+  EXPECT_EQ(cancelled.wait()->choices[0].stop, StopReason::cancelled);
+  { auto dropped = *engine.submit(ask(prompt(40, 2), 1000)); }
+  while (engine.stats().cancelled < 2) std::this_thread::yield();
+  EXPECT_EQ(engine.stats().running + engine.stats().waiting, 0);
+  EXPECT_EQ(engine.stats().bytes_used, 0u);
+}
+
+TEST(EngineRequest, StreamsOutliveTheEngine) {
+  std::optional<Stream> stream;
+  {
+    Engine engine = start(load("llama"));
+    stream.emplace(*engine.submit(ask(prompt(40), 100)));
+  }
+  EXPECT_TRUE(stream->wait().ok());
+}
+
+TEST(EngineRequest, KeptPromptsOutliveOthersUntilTheRoomIsNeeded) {
+  EngineOptions options;
+  options.cache.bytes = 400 << 10;
+  Engine engine = start(load("llama"), options);
+  Request kept = ask(prompt(96), 1);
+  kept.keep = std::chrono::minutes(10);
+  run(engine, kept);
+  for (int i = 10; i < 60; ++i) run(engine, ask(prompt(90, i), 1));
+  EXPECT_EQ(run(engine, ask(prompt(96), 1)).report.cached_tokens, 95);
+  EXPECT_EQ(run(engine, ask(prompt(90, 10), 1)).report.cached_tokens, 0) << "the first of the others has left";
+}
+
+TEST(EngineRequest, SaltsShareNothing) {
+  Engine engine = start(load("llama"));
+  Request request = ask(prompt(70), 4);
+  request.salt = "a";
+  run(engine, request);
+  EXPECT_EQ(run(engine, request).report.cached_tokens, 69);
+  request.salt = "b";
+  EXPECT_EQ(run(engine, request).report.cached_tokens, 0);
+}
+
+TEST(EngineRequest, WhatCanNeverBeAnsweredIsRefusedAtOnce) {
+  EngineOptions options;
+  options.cache.bytes = 24 << 10;
+  options.max_waiting = 2;
+  Engine engine = start(load("llama"), options);
+  const auto error = [&](Request request) { return engine.submit(std::move(request)).error(); };
+  EXPECT_EQ(error(ask({}, 1)).code, Errc::invalid_argument);
+  EXPECT_EQ(error(ask({1, -3}, 1)).code, Errc::invalid_argument);
+  EXPECT_EQ(error(ask(prompt(100000), 1)).code, Errc::context_full);
+  const Error big = error(ask(prompt(100), 20));
+  EXPECT_EQ(big.code, Errc::out_of_memory);
+  EXPECT_NE(big.message.find("bytes of cache; there are 24576"), std::string::npos) << big.message;
+  Request odd = ask(prompt(3), 1);
+  odd.cache_policy = "windw:3";
+  EXPECT_EQ(error(odd).code, Errc::invalid_argument);
+  odd = ask(prompt(3), 1);
+  odd.sampling.logit_bias = {{1 << 30, 1.f}};
+  EXPECT_EQ(error(odd).code, Errc::invalid_argument);
+  std::vector<Stream> streams;
+  std::optional<Error> busy;
+  for (int i = 0; i < 1000 && !busy; ++i) {
+    auto stream = engine.submit(ask(prompt(3, i), 40));
+    if (stream.ok()) {
+      streams.push_back(std::move(*stream));
+    } else {
+      busy = stream.error();
+    }
+  }
+  ASSERT_TRUE(busy);
+  EXPECT_EQ(busy->code, Errc::busy);
+}
+
+}  // namespace
+}  // namespace quire
