@@ -55,6 +55,7 @@ struct Request {
   std::vector<std::string> stop;  // ends before any of these
   bool ignore_end = false;        // goes on where the model would end
   int choices = 1;                // so many answers to the one prompt, seeds counting up
+  int beams = 1;                  // above 1: beam search; the best `choices` come when all are done
   int top_logprobs = -1;          // with each token its log-probability, and so many alternatives'; -1: none
   Speculation speculation = Speculation::off;
   // Prompt tokens from this one on come first in the stream, with their log-probabilities; -1: none do.
@@ -80,7 +81,7 @@ struct StreamEvent {
   std::string text;  // valid UTF-8, held back while it may be half a character or half a stop string
   std::optional<TokenProbability> chosen;
   std::vector<TokenProbability> alternatives;  // likeliest first
-  std::vector<float> embedding;  // of the prompt, in one event of its own; its length is 1
+  std::vector<float> embedding;                // of the prompt, in one event of its own; its length is 1
   std::optional<StopReason> end;
 };
 

@@ -153,7 +153,7 @@ void Committer::commit(Step& step, const Runner& runner) {
     totals_.computed_tokens += static_cast<std::uint64_t>(work.rows());
     score_prompt(work, runner);
     embed(work, runner);
-    const std::int64_t accepted = work.complete() ? draw(work, runner) : 0;
+    const std::int64_t accepted = work.complete() && !job.beams ? draw(work, runner) : 0;
     const std::int64_t end = work.first + work.tokens + accepted;
     cache_.commit(
         branch.sequence,
@@ -166,7 +166,7 @@ void Committer::commit(Step& step, const Runner& runner) {
     }
     if (prompt_done && job.branches.size() == 1) {
       if (job.request.keep.count() > 0) scheduler_.keep(job, branch);
-      split(job, runner.logits(last_row(work)));
+      if (!job.beams) split(job, runner.logits(last_row(work)));
     }
   }
   const auto unique = [](std::vector<Job*>& jobs) {
@@ -174,6 +174,9 @@ void Committer::commit(Step& step, const Runner& runner) {
     jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
   };
   unique(touched);
+  for (Job* job : touched) {
+    if (job->beams) advance_beams(*job, step, runner);
+  }
   unique(short_of_memory);
   for (Job* job : touched) {
     for (Branch& branch : job->branches) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "engine/runner.h"
 #include "engine/scheduler.h"
@@ -35,6 +36,8 @@ class Committer {
   TokenId take(Job& job, Branch& branch, std::span<const float> logits);
   std::int64_t draw(Work& work, const Runner& runner);
   void split(Job& job, std::span<const float> logits);
+  void advance_beams(Job& job, const Step& step, const Runner& runner);
+  void end_beams(Job& job);
   void finish(Job& job);
   void report(Job& job, Result<void> how);
 

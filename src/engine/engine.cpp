@@ -125,13 +125,13 @@ Result<void> Engine::State::check_fits(const Job& job) const {
   const std::int64_t total = job.prompt + std::min(answer, job.limit - job.prompt);
   const std::uint64_t prompt = cache->estimate_bytes(job.prompt, job.policy->visible());
   const std::uint64_t one = cache->estimate_bytes(total, job.policy->visible());
-  const std::uint64_t needed = prompt + static_cast<std::uint64_t>(job.request.choices) * (one - std::min(one, prompt));
+  const std::uint64_t needed = prompt + static_cast<std::uint64_t>(job.sequences()) * (one - std::min(one, prompt));
   const std::uint64_t budget = cache->budget_bytes();
   if (needed <= budget) return {};
   return fail(Errc::out_of_memory,
               "{} prompt tokens and {} x {} generated ones take {} bytes of cache; there are {}: raise --cache-bytes, "
               "shorten the request, or use a smaller --cache-type-k and -v",
-              job.prompt, job.request.choices, total - job.prompt, needed, budget);
+              job.prompt, job.sequences(), total - job.prompt, needed, budget);
 }
 
 Result<std::unique_ptr<Job>> Engine::State::accept(Request request) const {
@@ -145,6 +145,14 @@ Result<std::unique_ptr<Job>> Engine::State::accept(Request request) const {
   QUIRE_CHECK_OK(Sampler::validate(request.sampling, config.vocabulary));
   if (request.choices < 1 || request.choices > options.max_running) {
     return fail(Errc::invalid_argument, "{} choices; expected 1 to {}", request.choices, options.max_running);
+  }
+  if (request.beams < 1 || request.beams > options.max_running ||
+      (request.beams > 1 && request.choices > request.beams)) {
+    return fail(Errc::invalid_argument, "{} beams for {} choices; expected at least as many beams, up to {}",
+                request.beams, request.choices, options.max_running);
+  }
+  if (request.beams > 1 && (!request.stop.empty() || request.max_tokens == 0)) {
+    return fail(Errc::invalid_argument, "beam search knows no stop strings and generates at least one token");
   }
   if (request.score_from < -1 || request.score_from > std::ssize(request.tokens)) {
     return fail(Errc::invalid_argument, "scores from token {}; the prompt has {}", request.score_from,
@@ -165,13 +173,14 @@ Result<std::unique_ptr<Job>> Engine::State::accept(Request request) const {
   job->limit = token_limit(config, *job->policy, options.context);
   // Nothing comes before the first token that could tell how likely it is.
   job->next_scored = std::max<std::int64_t>(request.score_from, 1);
+  if (request.beams > 1) job->beams.emplace(request.beams);
   job->request = std::move(request);
   if (job->prompt > job->limit) {
     return fail(Errc::context_full, "{} tokens do not fit in the context of {}; raise -c/--ctx-size", job->prompt,
                 job->limit);
   }
   QUIRE_CHECK_OK(check_fits(*job));
-  job->branches.reserve(static_cast<std::size_t>(job->request.choices));
+  job->branches.reserve(static_cast<std::size_t>(job->sequences()));
   job->branches.push_back(new_branch(*job, model->parts().tokenizer, 0));
   return job;
 }

@@ -46,6 +46,44 @@ TEST(EngineRequest, ChoicesAreForksWithSeedsOfTheirOwn) {
   EXPECT_EQ(engine.stats().computed_tokens, 40 + 3 * 11 + 3 * (1 + 11));
 }
 
+// Against a search that recomputes every beam from nothing.
+TEST(EngineRequest, BeamsAreTheLikeliestOfAllContinuations) {
+  const auto model = load("llama");
+  Engine engine = start(model);
+  struct Beam {
+    std::vector<TokenId> tokens;
+    double log_probability;
+  };
+  constexpr std::size_t kBeams = 3;
+  const auto start_tokens = prompt(33);
+  std::vector<Beam> beams{{start_tokens, 0}};
+  for (int length = 0; length < 8; ++length) {
+    std::vector<Beam> all;
+    for (const Beam& beam : beams) {
+      const auto row = truth(model, beam.tokens).back();
+      for (std::size_t t = 0; t < row.size(); ++t) {
+        if (model->ends_generation(static_cast<TokenId>(t))) continue;
+        Beam longer = beam;
+        longer.tokens.push_back(static_cast<TokenId>(t));
+        longer.log_probability += row[t];
+        all.push_back(std::move(longer));
+      }
+    }
+    std::ranges::stable_sort(all, std::greater{}, &Beam::log_probability);
+    all.resize(kBeams);
+    beams = std::move(all);
+  }
+  Request request = ask(start_tokens, 8);
+  request.beams = request.choices = kBeams;
+  const Completion found = run(engine, request);
+  ASSERT_EQ(found.choices.size(), kBeams);
+  for (std::size_t i = 0; i < kBeams; ++i) {
+    if (found.choices[i].stop == StopReason::end_of_generation) continue;
+    EXPECT_EQ(found.choices[i].tokens, std::vector<TokenId>(beams[i].tokens.begin() + 33, beams[i].tokens.end())) << i;
+  }
+  EXPECT_EQ(engine.stats().running, 0);
+}
+
 TEST(EngineRequest, LogProbabilitiesAreTheModelsOwn) {
   const auto model = load("llama");
   Engine engine = start(model);

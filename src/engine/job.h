@@ -1,6 +1,7 @@
 // A request while the engine has it.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "cache/kv_cache.h"
 #include "cache/policy/policy.h"
+#include "engine/beam_search.h"
 #include "engine/prompt_lookup.h"
 #include "engine/sampler.h"
 #include "engine/stop_matcher.h"
@@ -37,6 +39,7 @@ struct Branch {
   SequenceId sequence = 0;          // in the cache, while the request runs
   std::optional<StopReason> ended;  // nothing more is drawn
   bool done = false;                // and nothing more is held
+  double log_probability = 0;       // of a beam
 };
 
 struct Job {
@@ -45,11 +48,12 @@ struct Job {
   std::shared_ptr<const RetentionPolicy> policy;
   bool scored = false;  // the policy looks at attention: see Scheduler::chunk
   std::uint64_t arrival = 0;
-  std::int64_t prompt = 0;        // tokens
-  std::int64_t limit = 0;         // tokens a sequence may have
-  std::vector<Branch> branches;   // one until the prompt is computed
-  bool running = false;           // its sequences are open in the cache
-  bool paused = false;            // its reader has fallen behind
+  std::int64_t prompt = 0;       // tokens
+  std::int64_t limit = 0;        // tokens a sequence may have
+  std::vector<Branch> branches;  // one until the prompt is computed
+  bool running = false;          // its sequences are open in the cache
+  bool paused = false;           // its reader has fallen behind
+  std::optional<BeamSearch> beams;
   std::int64_t next_scored = 0;   // prompt token whose log-probability comes next
   std::vector<double> embedding;  // summed up so far
   bool embedded = false;          // and sent
@@ -65,6 +69,7 @@ struct Job {
     if (scored || (request.embedding == Embedding::mean && !embedded)) return 0;
     return scores_prompt() ? next_scored : std::ssize(branch.tokens);
   }
+  std::int64_t sequences() const { return std::max(request.choices, request.beams); }  // at the most
   bool done() const {
     for (const Branch& branch : branches) {
       if (!branch.done) return false;

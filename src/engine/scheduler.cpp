@@ -58,7 +58,7 @@ std::int64_t Scheduler::lacking(const Branch& branch) const {
 
 std::int64_t Scheduler::sequences() const {
   std::int64_t count = 0;
-  for (const auto& job : running_) count += job->request.choices;
+  for (const auto& job : running_) count += job->sequences();
   return count;
 }
 
@@ -163,7 +163,7 @@ bool Scheduler::preempt_for(const Job& job) {
 
 // Opens the job's sequences where there is room for all that it and the others lack.
 bool Scheduler::try_admit(Job& job) {
-  while (!running_.empty() && sequences() + job.request.choices > options_.max_running) {
+  while (!running_.empty() && sequences() + job.sequences() > options_.max_running) {
     if (!preempt_for(job)) return false;
   }
   open(job);
@@ -221,6 +221,7 @@ std::int64_t Scheduler::chunk(const Job& job, const Branch& branch, std::int64_t
     if (at >= job.prompt) return 1;
     return std::min(kScoredChunk - at % kScoredChunk, job.prompt - at);
   }
+  if (job.beams) count = std::min(count, lacking(branch) - 1);  // all beams take the last one together
   if (at < job.branch_point) count = std::min(count, job.branch_point - at);
   return count;
 }
@@ -246,10 +247,11 @@ void Scheduler::add_answers(Step& step) {
     const bool was_paused = std::exchange(job->paused, !job->stream->has_room());
     if (job->paused && !was_paused) room_changed_ = true;  // others may have its place
     if (job->paused) continue;
+    if (job->beams && !std::ranges::all_of(job->branches, [&](const Branch& b) { return lacking(b) == 1; })) continue;
     for (Branch& branch : job->branches) {
       if (lacking(branch) != 1) continue;
       std::vector<TokenId> drafts;
-      if (job->request.speculation == Speculation::prompt_lookup && !job->scored) {
+      if (job->request.speculation == Speculation::prompt_lookup && !job->scored && !job->beams) {
         const std::int64_t length = std::ssize(branch.tokens), generated = length - job->prompt;
         std::int64_t most = generated > 0 ? std::min(kMostDrafts, job->limit - length) : 0;
         if (job->request.max_tokens >= 0) most = std::min(most, job->request.max_tokens - generated - 1);
