@@ -40,9 +40,9 @@ SequenceId OpenSequence::unused(const KvCache& cache) {
   return id;
 }
 
-Result<OpenSequence> OpenSequence::open(std::shared_ptr<KvCache> cache) {
+Result<OpenSequence> OpenSequence::open(std::shared_ptr<KvCache> cache, const SequenceOptions& options) {
   const SequenceId id = unused(*cache);
-  QUIRE_CHECK_OK(cache->open(id));
+  QUIRE_CHECK_OK(cache->open(id, options));
   return OpenSequence(std::move(cache), id);
 }
 
@@ -64,8 +64,8 @@ Result<SessionCache> SessionCache::create(const ModelConfig& config, const Sessi
   QUIRE_TRY(choice.values, format_of(settings.type_v));
   cache.settings_.type_k = info(choice.keys).name;
   cache.settings_.type_v = info(choice.values).name;
-  choice.visible = cache.policy_->visible();
-  if (choice.visible.sinks > 0 && config.positions == PositionKind::learned) {
+  const KvVisibility visible = cache.policy_->visible();
+  if (visible.sinks > 0 && config.positions == PositionKind::learned) {
     return fail(Errc::unsupported,
                 "cache policy {}: {} learned its positions, so tokens cannot move; use window or full", settings.policy,
                 config.name);
@@ -73,7 +73,7 @@ Result<SessionCache> SessionCache::create(const ModelConfig& config, const Sessi
   choice.sink_pages = pages_for(settings.sinks >= 0 ? settings.sinks : default_sinks(choice.keys));
   choice.recent_pages = pages_for(settings.recent >= 0 ? settings.recent : default_recent(choice.keys, choice.values));
   // Rotary positions go on for ever as long as no query looks further back than it was trained to.
-  const bool endless = choice.visible.window > 0 && config.positions != PositionKind::learned;
+  const bool endless = visible.window > 0 && config.positions != PositionKind::learned;
   cache.limit_ = endless ? std::numeric_limits<std::int64_t>::max() : options.context;
   if (!endless && options.context > config.context) {
     return fail(Errc::invalid_argument,
@@ -92,11 +92,13 @@ Result<SessionCache> SessionCache::create(const ModelConfig& config, const Sessi
     QUIRE_TRY(FlatCache flat, FlatCache::create(config.kv_geometry(), options.context, choice.keys));
     cache.flat_.emplace(std::move(flat));
     // All layers lie in one buffer; groups differ only in what may be seen.
-    for (const KvGroupSpec& group : groups.groups) cache.groups_.push_back(cache.flat_->layout(group.visible));
+    for (const KvGroupSpec& group : groups.groups) {
+      cache.groups_.push_back(cache.flat_->layout(group.visible));
+      cache.tables_.push_back(cache.flat_->table(group.visible));
+    }
     for (std::size_t i = 0; i < groups.layer_map.size(); ++i) {
       cache.layers_.push_back({groups.layer_map[i].group, static_cast<std::int64_t>(i)});
     }
-    cache.tables_.assign(cache.groups_.size(), cache.flat_->table());
     return cache;
   }
   if (settings.layout != "paged") {
@@ -109,7 +111,7 @@ Result<SessionCache> SessionCache::create(const ModelConfig& config, const Sessi
   paged.strategy = cache.strategy_;
   paged.share_prefixes = false;  // forks share; whose prefixes to keep is an engine's question
   QUIRE_TRY(std::shared_ptr<KvCache> pages, KvCache::create(paged));
-  QUIRE_TRY(cache.sequence_, OpenSequence::open(std::move(pages)));
+  QUIRE_TRY(cache.sequence_, OpenSequence::open(std::move(pages), {{}, visible}));
   cache.groups_.assign(cache.paged().layouts().begin(), cache.paged().layouts().end());
   cache.layers_.assign(cache.paged().layer_map().begin(), cache.paged().layer_map().end());
   return cache;
