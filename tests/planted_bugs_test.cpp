@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Planting{"copy_one_row_short", Bug::copy_one_row_short, {kProperty}},
                     Planting{"parent_leaves_first", Bug::parent_leaves_first, {kProperty}},
                     Planting{"salt_not_in_name", Bug::salt_not_in_name, {kProperty}},
-                    Planting{"policy_not_in_name", Bug::policy_not_in_name, {kNames}},
+                    Planting{"policy_not_in_name", Bug::policy_not_in_name, {kProperty}},
                     Planting{"window_frees_shared", Bug::window_frees_shared, {kProperty}},
                     Planting{"written_one_off", Bug::written_one_off, {kProperty, kAttention, kDecoder}},
                     Planting{"one_slot_too_many", Bug::one_slot_too_many, {kAttention, kDecoder}},

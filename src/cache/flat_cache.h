@@ -52,7 +52,7 @@ class FlatCache {
 
   // As kernels see it: pages that happen to lie side by side. Valid until the cache is moved or destroyed.
   KvGroupLayout layout(const KvVisibility& visible) const;
-  KvTable table() const { return {pages_.data(), nullptr, 0, 0}; }
+  KvTable table(const KvVisibility& visible) const { return {pages_.data(), nullptr, 0, 0, visible}; }
 
  private:
   struct Free {

@@ -20,7 +20,7 @@ std::vector<float> tokens(const KvGeometry& g, std::int64_t count, int seed) {
 
 // All values of one layer's keys or values, in the order they lie in memory.
 std::vector<float> values_of(const FlatCache& cache, const KvStreamLayout& stream, std::int64_t layer) {
-  const auto* at = reinterpret_cast<const f16_t*>(stream.tile(cache.table().pages[0].wide, layer, 0));
+  const auto* at = reinterpret_cast<const f16_t*>(stream.tile(cache.table({}).pages[0].wide, layer, 0));
   std::vector<float> values;
   for (std::int64_t i = 0; i < cache.geometry().kv_heads * cache.kv_stride(); ++i) values.push_back(f16_to_f32(at[i]));
   return values;
@@ -125,7 +125,7 @@ TEST(FlatCache, TheViewIsTheBuffer) {
   const KvStreamLayout keys = cache.layout({}).wide.keys;
   for (const std::int64_t position : {0, 31, 32, 69}) {
     float row[4];
-    read_token(keys.format, keys.order, keys.tile(cache.table().pages[position / 32].wide, 1, 2), position % 32, 4,
+    read_token(keys.format, keys.order, keys.tile(cache.table({}).pages[position / 32].wide, 1, 2), position % 32, 4,
                row);
     EXPECT_EQ(row[3], rows[static_cast<std::size_t>((position * 3 + 2) * 4 + 3)]);
   }

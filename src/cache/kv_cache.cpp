@@ -1,6 +1,7 @@
 #include "cache/kv_cache.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/check.h"
 #include "core/fail.h"
@@ -45,8 +46,7 @@ Digest root_digest(const CacheOptions& options) {
                                       static_cast<std::int64_t>(spec.values), spec.sink_pages, spec.recent_pages}) {
       hasher.update(static_cast<std::uint64_t>(number));
     }
-    if (planted(Bug::policy_not_in_name)) continue;
-    hasher.update(spec.visible.sinks).update(spec.visible.window);
+    hasher.update(spec.visible.window);
   }
   for (const KvLayerRef& place : options.layer_map) {
     hasher.update(static_cast<std::uint64_t>(place.group));
@@ -90,16 +90,21 @@ void KvCache::Sequence::fit_scores() {
 }
 
 Result<void> KvCache::open(SequenceId id, const SequenceOptions& options) {
-  const auto salt = options.salt;
+  QUIRE_CHECK_OK(check_visibility(options.visible));
   const auto [entry, fresh] = sequences_.try_emplace(id);
   if (!fresh) return fail(Errc::invalid_argument, "[cache] sequence {} is already open", id);
   Sequence& sequence = entry->second;
-  for (const KvGroupLayout& layout : layouts_) sequence.tables.emplace_back(layout);
+  sequence.shareable = std::numeric_limits<std::int64_t>::max();
+  for (const KvGroupLayout& layout : layouts_) {
+    sequence.tables.emplace_back(layout, narrower(layout.visible, options.visible));
+    if (planted(Bug::policy_not_in_name)) continue;
+    sequence.shareable = std::min(sequence.shareable, unaffected_tokens(layout.visible, options.visible));
+  }
   sequence.scores.resize(layouts_.size());
   if (prefixes_ == nullptr) return {};
   Hasher hasher;
   hasher.update(std::span<const std::byte>(root_));
-  if (!planted(Bug::salt_not_in_name)) hasher.update(std::as_bytes(std::span(salt)));
+  if (!planted(Bug::salt_not_in_name)) hasher.update(std::as_bytes(std::span(options.salt)));
   sequence.root = hasher.finish();
   sequence.named.emplace(sequence.root);
   return {};
@@ -111,7 +116,9 @@ std::int64_t KvCache::reuse(SequenceId id, std::span<const TokenId> tokens) {
   undo_prepared(sequence);
   counters_.asked_tokens += tokens.size();
   if (!sequence.named) return 0;
-  const std::int64_t length = prefixes_->attach(*sequence.named, tokens, sequence.tables);
+  // One token is always left to compute.
+  const auto most = static_cast<std::size_t>(std::min(sequence.shareable, std::ssize(tokens) - 1) + 1);
+  const std::int64_t length = prefixes_->attach(*sequence.named, tokens.first(most), sequence.tables);
   counters_.hit_tokens += static_cast<std::uint64_t>(length);
   sequence.tokens.assign(tokens.begin(), tokens.begin() + length);
   return length;
@@ -123,7 +130,8 @@ void KvCache::checkpoint(SequenceId id) {
 }
 
 void KvCache::name_pages(Sequence& sequence) {
-  while (sequence.named && std::ssize(sequence.named->ids) < sequence.length() / kPageTokens) {
+  const std::int64_t pages = std::min(sequence.length(), sequence.shareable) / kPageTokens;
+  while (sequence.named && std::ssize(sequence.named->ids) < pages) {
     if (!prefixes_->add(*sequence.named, sequence.tokens, sequence.tables)) forget_names(sequence);
   }
 }
@@ -154,6 +162,7 @@ Result<void> KvCache::fork(SequenceId from, SequenceId to) {
   }
   copy.scores = at(from).scores;
   copy.root = at(from).root;
+  copy.shareable = at(from).shareable;
   copy.named = at(from).named;
   if (copy.named) prefixes_->pin(*copy.named);
   return {};
@@ -222,9 +231,9 @@ std::uint64_t KvCache::bytes_per_token() const {
   return static_cast<std::uint64_t>(bytes / kPageTokens);
 }
 
-std::uint64_t KvCache::estimate_bytes(std::int64_t tokens, KvVisibility) const {
+std::uint64_t KvCache::estimate_bytes(std::int64_t tokens, const KvVisibility& visible) const {
   std::uint64_t bytes = 0;
-  for (const KvGroupLayout& layout : layouts_) bytes += sequence_bytes(layout, tokens);
+  for (const KvGroupLayout& layout : layouts_) bytes += sequence_bytes(layout, tokens, visible);
   return bytes;
 }
 

@@ -42,8 +42,10 @@ struct CacheOptions {
 };
 
 struct SequenceOptions {
-  std::string_view salt;
-  KvVisibility visible;
+  std::string_view salt = {};  // pages are shared only among sequences of the same salt
+  // What a policy lets it see; where the model's own window is the narrower, that holds. Pages that the policy does
+  // not affect are shared whatever the policies; later ones stay its own.
+  KvVisibility visible = {};
 };
 
 struct StepWant {
@@ -70,7 +72,7 @@ class KvCache {
  public:
   static Result<std::unique_ptr<KvCache>> create(const CacheOptions& options);
 
-  // An empty sequence. Pages are shared only among sequences of the same salt.
+  // An empty sequence.
   Result<void> open(SequenceId id, const SequenceOptions& options = {});
   // Fills an empty sequence with the longest beginning of `tokens` whose pages are there, leaving at
   // least one token to compute. Returns its length.
@@ -114,7 +116,7 @@ class KvCache {
   void forget_unused();  // every page that no sequence needs to go on
 
   // Token eviction. sums: [model layers, kv_heads, cached tokens], of the tokens just committed and all
-  // before them; what layers with a window of their own got is not looked at.
+  // before them; what layers with a window got is not looked at.
   void add_scores(SequenceId id, std::span<const float> sums);
   RetentionState retention_state(SequenceId id, std::int64_t prompt) const;
   Result<void> evict(SequenceId id, const Eviction& eviction, const RetentionPolicy& policy);
@@ -123,9 +125,10 @@ class KvCache {
   std::span<const KvLayerRef> layer_map() const { return layer_map_; }
   // Of all that decides a page's bytes besides the tokens: caches that differ here can exchange nothing.
   const Digest& identity() const { return root_; }
-  std::uint64_t bytes_per_token() const;                    // in sealed pages
+  std::uint64_t bytes_per_token() const;  // in sealed pages
+  // Of one sequence, as the allocator will count it.
+  std::uint64_t estimate_bytes(std::int64_t tokens, const KvVisibility& visible = {}) const;
   std::uint64_t budget_bytes() const { return pool_->budget_bytes(); }
-  std::uint64_t estimate_bytes(std::int64_t tokens, KvVisibility = {}) const;  // of one sequence, as the allocator will count it
   std::uint64_t held_bytes(SequenceId id) const;
   CacheStats stats() const;
   // For audits: what sequences and the index hold, one entry for each holder, against the allocator's books.
@@ -140,6 +143,7 @@ class KvCache {
     bool appending = false;         // they were prepared, and pages copied, by append()
     std::uint64_t parked_at = 0;    // 0: in use
     Digest root{};
+    std::int64_t shareable = 0;        // tokens from the start that its policy does not affect
     std::optional<NamedBlocks> named;  // nothing once tokens were let go: such pages have no name
     // [group][layer, head][cached token]: attention it got, where a policy asks.
     std::vector<std::vector<std::vector<float>>> scores;

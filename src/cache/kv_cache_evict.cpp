@@ -93,7 +93,7 @@ void KvCache::add_scores(SequenceId id, std::span<const float> sums) {
     for (std::int64_t head = 0; head < layout.kv_heads; ++head, from += cached) {
       std::vector<float>& head_scores = scores[static_cast<std::size_t>(place.layer * layout.kv_heads + head)];
       head_scores.resize(cached);
-      if (layout.visible.window > 0) continue;
+      if (table.visible().window > 0) continue;
       for (std::size_t i = 0; i < cached; ++i) head_scores[i] += sums[from + i];
     }
   }
@@ -104,7 +104,7 @@ RetentionState KvCache::retention_state(SequenceId id, std::int64_t prompt) cons
   const Sequence& sequence = at(id);
   RetentionState state{sequence.length(), prompt, 0, 0};
   for (const PageTable& table : sequence.tables) {
-    if (table.layout().visible.window > 0) continue;
+    if (table.visible().window > 0) continue;
     state.kept = table.kept_tokens();
     state.first_position = table.first_position();
   }
@@ -119,7 +119,7 @@ Result<void> KvCache::evict(SequenceId id, const Eviction& eviction, const Reten
   std::vector<PageWant> wants;
   for (std::size_t group = 0; group < layouts_.size(); ++group) {
     const KvGroupLayout& layout = layouts_[group];
-    if (layout.visible.window > 0) continue;  // the model's own window already bounds these layers
+    if (sequence.tables[group].visible().window > 0) continue;  // already bounded
     const Candidates candidates(sequence.tables[group], eviction.first_position);
     const std::int64_t keep = std::min(eviction.keep, candidates.count());
     groups.push_back(group);

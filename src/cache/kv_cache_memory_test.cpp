@@ -82,12 +82,13 @@ TEST(KvCacheMemory, TheEstimateIsWhatTheAllocatorCounts) {
       KvGroupSpec s = spec(format.format);
       s.sink_pages = 1;
       s.recent_pages = recent;
-      auto cache = make({s, spec(format.format, {4, 50})});
-      ASSERT_TRUE(cache->open(1).ok());
+      auto cache = make({s, spec(format.format, {0, 40})});
+      const KvVisibility visible{4, 50};
+      ASSERT_TRUE(cache->open(1, {{}, visible}).ok());
       const auto tokens = counting(333);
       for (const std::size_t end : {1u, 31u, 32u, 33u, 64u, 100u, 320u, 333u}) {
         ASSERT_TRUE(extend(*cache, 1, std::span(tokens).first(end)).ok());
-        EXPECT_EQ(cache->held_bytes(1), cache->estimate_bytes(static_cast<std::int64_t>(end)))
+        EXPECT_EQ(cache->held_bytes(1), cache->estimate_bytes(static_cast<std::int64_t>(end), visible))
             << format.name << " " << end;
       }
     }

@@ -25,8 +25,25 @@ TEST(KvCachePrefix, APrefixIsFoundAndVerified) {
   expect_holds(*cache, 3, longer);
   expect_holds(*cache, 2, std::span(tokens).first(95));
 
-  ASSERT_TRUE(cache->open(4, {.salt = "another tenant", .visible = {}}).ok());
+  ASSERT_TRUE(cache->open(4, {"another tenant", {}}).ok());
   EXPECT_EQ(cache->reuse(4, tokens), 0);
+}
+
+TEST(KvCachePrefix, PoliciesShareWhatTheyDoNotAffect) {
+  auto cache = make();
+  const auto tokens = counting(300);
+  const SequenceOptions streaming{{}, {4, 66}}, window{{}, {0, 100}};
+  ASSERT_TRUE(cache->open(1, streaming).ok() && extend(*cache, 1, tokens).ok());
+  EXPECT_EQ(cache->held_bytes(1), cache->estimate_bytes(300, streaming.visible));
+  ASSERT_TRUE(cache->open(2).ok());
+  EXPECT_EQ(cache->reuse(2, tokens), 64) << "of what sees less, the pages before it does";
+  ASSERT_TRUE(extend(*cache, 2, tokens).ok());
+  ASSERT_TRUE(cache->open(3, window).ok());
+  EXPECT_EQ(cache->reuse(3, tokens), 100) << "of what sees more, up to where this one begins to see less";
+  expect_holds(*cache, 3, std::span(tokens).first(100));
+  ASSERT_TRUE(cache->fork(1, 4).ok());
+  EXPECT_FALSE(cache->open(5, {{}, {4, 0}}).ok());
+  EXPECT_FALSE(cache->contains(5));
 }
 
 TEST(KvCachePrefix, LossyPrefixesAreWholePages) {

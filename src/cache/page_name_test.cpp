@@ -91,9 +91,6 @@ TEST(PageName, CachesThatDifferShareNoName) {
       [](CacheOptions& o) { o.groups[0].keys = KvFormat::q8; },
       [](CacheOptions& o) { o.groups[0].values = KvFormat::q8; },
       [](CacheOptions& o) { o.groups[0].visible.window = 100; },
-      [](CacheOptions& o) {
-        o.groups[0].visible = {4, 100};
-      },
       [](CacheOptions& o) { o.groups[0].sink_pages = 1; },
       [](CacheOptions& o) { o.groups[0].recent_pages = 1; },
   };

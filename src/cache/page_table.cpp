@@ -61,7 +61,7 @@ void PageTable::settle(std::int64_t length) {
     PageSlot& slot = slots_[at(page)];
     if (page >= open) slot.packed = {};
     if (page < open && !layout_->reads_wide(page, open)) slot.wide = {};
-    if (layout_->holds_page(page, length)) continue;
+    if (visible_.holds_page(page, length)) continue;
     if (planted(Bug::window_frees_shared) && slot.wide.use_count() > 1) slot.wide.miscount();
     slot = {};
   }
@@ -74,9 +74,8 @@ bool PageTable::resumable(std::int64_t length) const {
   if (pages_for(length) > std::ssize(slots_)) return false;
   if (length % kPageTokens != 0 && !slots_[at(open)].wide) return false;
   for (std::int64_t page = first_position_ / kPageTokens; page < open; ++page) {
-    const bool seen =
-        page * kPageTokens < layout_->visible.sinks || (page + 1) * kPageTokens > layout_->visible.first(length);
-    if (seen && !(layout_->reads_wide(page, open) ? slots_[at(page)].wide : slots_[at(page)].packed)) return false;
+    if (!visible_.sees_page(page, length)) continue;
+    if (!(layout_->reads_wide(page, open) ? slots_[at(page)].wide : slots_[at(page)].packed)) return false;
   }
   return true;
 }
@@ -122,7 +121,7 @@ KvTable PageTable::view() const {
   for (const PageSlot& slot : slots_) entries_.push_back({data(slot.wide), data(slot.packed)});
   kept_entries_.clear();
   for (const PageRef& page : kept_) kept_entries_.push_back(page.data());
-  return {entries_.data(), kept_entries_.data(), kept_tokens_, first_position_};
+  return {entries_.data(), kept_entries_.data(), kept_tokens_, first_position_, visible_};
 }
 
 }  // namespace quire

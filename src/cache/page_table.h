@@ -36,7 +36,7 @@ struct PageNeed {
 
 class PageTable {
  public:
-  explicit PageTable(const KvGroupLayout& layout) : layout_(&layout) {}
+  PageTable(const KvGroupLayout& layout, const KvVisibility& visible) : layout_(&layout), visible_(visible) {}
 
   // Pages to be had before positions [length, length + count) can be written, encoded where they
   // complete a page, and read.
@@ -69,6 +69,7 @@ class PageTable {
   void replace_front(std::int64_t first, std::vector<PageRef> kept, std::int64_t kept_tokens);
 
   const KvGroupLayout& layout() const { return *layout_; }
+  const KvVisibility& visible() const { return visible_; }
   std::span<const PageSlot> slots() const { return slots_; }
   std::span<const PageRef> kept() const { return kept_; }
   std::int64_t kept_tokens() const { return kept_tokens_; }
@@ -85,6 +86,7 @@ class PageTable {
 
  private:
   const KvGroupLayout* layout_;
+  KvVisibility visible_;
   std::vector<PageSlot> slots_;  // [page]; empty where nothing is kept any more
   PageRef replaced_;             // the open page as it was, while the step at hand has a copy of it
   std::vector<PageRef> kept_;

@@ -150,15 +150,6 @@ TEST(PrefixIndex, TwinsOfTheLastBlocksAreNeeded) {
   EXPECT_EQ(index.state({blocks[3], 0}), PageState::valid);
 }
 
-TEST(PrefixIndex, SinksAreTheFirstBlocks) {
-  PrefixIndex index = make({{Kind::full, 0}, {Kind::sinks, kSize + 1}});
-  const Chain chain;
-  chain.insert(index, prompt({1, 2, 3}), [](int block, int g) { return g == 0 || block < 2; });
-  EXPECT_EQ(chain.found(index, prompt({1, 2, 3})), 3 * kSize);
-  chain.insert(index, prompt({5, 6, 7}), [](int block, int g) { return g == 0 || block < 1; });
-  EXPECT_EQ(chain.found(index, prompt({5, 6, 7})), 1 * kSize);
-}
-
 TEST(PrefixIndex, PartialIsTheClosestUsableFollower) {
   PrefixIndex index = make({{Kind::full, 0}, {Kind::window, 100}});
   const Chain chain;

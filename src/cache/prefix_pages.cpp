@@ -7,22 +7,6 @@
 namespace quire {
 namespace {
 
-std::vector<GroupNeed> needs(std::span<const KvGroupLayout> layouts) {
-  std::vector<GroupNeed> needs;
-  for (const KvGroupLayout& layout : layouts) {
-    const bool window = layout.visible.window > 0;
-    needs.push_back({window ? GroupNeed::Kind::window : GroupNeed::Kind::full, layout.visible.window});
-    if (!layout.lossless && layout.recent_pages > 0) {
-      // Twins that no query sees are gone.
-      const std::int64_t seen = (layout.visible.window + kPageTokens - 2) / kPageTokens;
-      const std::int64_t pages = window ? std::min(layout.recent_pages, seen) : layout.recent_pages;
-      needs.push_back({GroupNeed::Kind::recent, pages * kPageTokens});
-    }
-    if (layout.visible.sinks > 0) needs.push_back({GroupNeed::Kind::sinks, layout.visible.sinks});
-  }
-  return needs;
-}
-
 std::span<const TokenId> block_tokens(std::span<const TokenId> tokens, std::int64_t block) {
   return tokens.subspan(static_cast<std::size_t>(block * kPageTokens), kPageTokens);
 }
@@ -33,16 +17,31 @@ bool PrefixPages::possible(std::span<const KvGroupLayout> layouts) {
   return std::ranges::any_of(layouts, [](const KvGroupLayout& layout) { return layout.visible.window == 0; });
 }
 
+std::vector<PrefixPages::Entry> PrefixPages::entries(std::span<const KvGroupLayout> layouts) {
+  std::vector<Entry> entries;
+  for (std::size_t table = 0; table < layouts.size(); ++table) {
+    const KvGroupLayout& layout = layouts[table];
+    const std::int64_t window = layout.visible.window;
+    entries.push_back({table, Kind::far, {window > 0 ? GroupNeed::Kind::window : GroupNeed::Kind::full, window}});
+    if (layout.lossless || layout.recent_pages == 0) continue;
+    // Twins that no query sees are gone.
+    const std::int64_t seen = (window + kPageTokens - 2) / kPageTokens;
+    const std::int64_t pages = window > 0 ? std::min(layout.recent_pages, seen) : layout.recent_pages;
+    entries.push_back({table, Kind::twin, {GroupNeed::Kind::recent, pages * kPageTokens}});
+  }
+  return entries;
+}
+
 PrefixPages::PrefixPages(std::span<const KvGroupLayout> layouts, std::unique_ptr<EvictionPolicy> policy)
     : layouts_(layouts.begin(), layouts.end()),
-      index_(needs(layouts), std::move(policy), static_cast<int>(kPageTokens)) {
-  for (std::size_t table = 0; table < layouts_.size(); ++table) {
-    const KvGroupLayout& layout = layouts_[table];
-    entries_.push_back({table, Kind::far, layout.visible.window > 0});
-    if (!layout.lossless && layout.recent_pages > 0) entries_.push_back({table, Kind::twin, true});
-    if (layout.visible.sinks > 0) entries_.push_back({table, Kind::sink, true});
-  }
-}
+      entries_(entries(layouts)),
+      index_(
+          [this] {
+            std::vector<GroupNeed> needs;
+            for (const Entry& entry : entries_) needs.push_back(entry.need);
+            return needs;
+          }(),
+          std::move(policy)) {}
 
 PageRef& PrefixPages::page_of(PageSlot& slot, Kind kind, const KvGroupLayout& layout, std::int64_t page) {
   if (kind == Kind::twin) return slot.wide;
@@ -104,7 +103,7 @@ bool PrefixPages::add(NamedBlocks& blocks, std::span<const TokenId> tokens, std:
   BlockId block = kNoBlock;
   for (int group = 0; group < index_.groups(); ++group) {
     const Entry& entry = entries_[static_cast<std::size_t>(group)];
-    if (entry.checkpoints_only) continue;
+    if (entry.checkpoints_only()) continue;
     block = index_.insert(blocks.tip(), name, block_tokens(tokens, page), group).block;
     if (block == kNoBlock) return false;
     keep(block, group, page_of(tables[entry.table].slot(page), entry.kind, layouts_[entry.table], page));
@@ -121,7 +120,7 @@ void PrefixPages::add_checkpoint(const NamedBlocks& blocks, std::span<const Toke
   const std::int64_t count = std::ssize(blocks.ids);
   for (int group = 0; group < index_.groups(); ++group) {
     const Entry& entry = entries_[static_cast<std::size_t>(group)];
-    if (!entry.checkpoints_only) continue;
+    if (!entry.checkpoints_only()) continue;
     const BlockRange range = index_.needed(group, count);
     for (std::int64_t page = range.first; page < range.last; ++page) {
       PageRef& own = page_of(tables[entry.table].slot(page), entry.kind, layouts_[entry.table], page);

@@ -1,9 +1,8 @@
 // Sealed pages by name: what sequences share, and what stays after they are gone.
 //
 // The index (prefix_index.h) knows names; here are the pages behind them. Each layer group has up to
-// three kinds of page in the index: as queries far behind read it (encoded, or 16-bit where sealing
-// is a rename or the page is a sink), the 16-bit twin of a recent page, and the pages of attention
-// sinks, which a window would otherwise not ask for.
+// two kinds of page in the index: as queries far behind read it (encoded, or 16-bit where sealing is a
+// rename or the page is one of the first), and the 16-bit twin of a recent page.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +38,7 @@ class PrefixPages {
   // The next block of a sequence is complete: names the pages that all later queries need. A page that
   // is already there replaces the sequence's own. False: the block cannot be named.
   bool add(NamedBlocks& blocks, std::span<const TokenId> tokens, std::vector<PageTable>& tables);
-  // The sequence may be continued here: names the pages only that needs (windows, twins, sinks).
+  // The sequence may be continued here: names the pages only that needs (windows, twins).
   void add_checkpoint(const NamedBlocks& blocks, std::span<const TokenId> tokens, std::vector<PageTable>& tables);
   // The sequence now has `count` blocks, or is gone.
   void truncate(NamedBlocks& blocks, const Digest& root, std::span<const TokenId> tokens, std::int64_t count);
@@ -53,12 +52,14 @@ class PrefixPages {
   std::span<const PageRef> pages() const { return pages_; }  // empty where nothing is held
 
  private:
-  enum class Kind { far, twin, sink };
+  enum class Kind { far, twin };
   struct Entry {  // one group of the index
     std::size_t table;
     Kind kind;
-    bool checkpoints_only;
+    GroupNeed need;
+    bool checkpoints_only() const { return need.kind != GroupNeed::Kind::full; }
   };
+  static std::vector<Entry> entries(std::span<const KvGroupLayout> layouts);
   static PageRef& page_of(PageSlot& slot, Kind kind, const KvGroupLayout& layout, std::int64_t page);
   void keep(BlockId block, int group, PageRef& page);
   PageRef& stored(BlockId block, int group);

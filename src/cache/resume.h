@@ -11,7 +11,6 @@ struct GroupNeed {
     full,    // every block
     window,  // the blocks of the last tokens - 1 tokens: the next query sees those and itself
     recent,  // the blocks of the last `tokens` tokens: 16-bit twins of encoded pages
-    sinks,   // the blocks of the first `tokens` tokens
   };
   Kind kind = Kind::full;
   std::int64_t tokens = 0;
@@ -36,8 +35,6 @@ constexpr BlockRange needed_blocks(const GroupNeed& need, std::int64_t blocks, s
       return from_end(need.tokens - 1);
     case GroupNeed::Kind::recent:
       return from_end(need.tokens);
-    case GroupNeed::Kind::sinks:
-      return {0, std::min(blocks, (need.tokens + block_tokens - 1) / block_tokens)};
   }
   return {0, blocks};
 }

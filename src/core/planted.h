@@ -15,7 +15,7 @@ enum class Bug {
   copy_one_row_short,   // copy-on-write leaves the last token behind
   parent_leaves_first,  // a prefix leaves the index before what follows it
   salt_not_in_name,     // tenants find each other's pages
-  policy_not_in_name,   // pages computed under another window are taken for ours
+  policy_not_in_name,   // pages are shared that a policy has changed
   window_frees_shared,  // a page that leaves one window is freed for all
   written_one_off,      // a token is written into its neighbour's slot
   one_slot_too_many,    // attention looks at the token after the last

@@ -1,46 +1,22 @@
 #include "engine/session_cache.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <limits>
 
 #include "core/check.h"
 #include "core/fail.h"
+#include "engine/cache_setup.h"
+#include "model/attention_scores.h"
 
 namespace quire {
-namespace {
-
-Result<KvFormat> format_of(std::string_view name) {
-  if (const auto format = find_kv_format(name)) return *format;
-  std::string names;
-  for (const KvFormatInfo& format : kv_formats()) names += fmt::format("{}{}", names.empty() ? "" : ", ", format.name);
-  return fail(Errc::invalid_argument, "cache type '{}' is not known; expected {}", name, names);
-}
-
-// The first page in 16 bits is nearly free and worth a tenth of the error. Below four bits the
-// recent tokens must be exact too, or text falls apart.
-std::int64_t default_sinks(KvFormat) { return kPageTokens; }
-std::int64_t default_recent(KvFormat keys, KvFormat values) {
-  const auto coarse = [](KvFormat f) { return f == KvFormat::q2 || f == KvFormat::k2; };
-  return coarse(keys) || coarse(values) ? 128 : 0;
-}
-
-std::uint64_t machine_memory() {
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
-}  // namespace
-
 SequenceId OpenSequence::unused(const KvCache& cache) {
   SequenceId id = 0;
   while (cache.contains(id)) ++id;
   return id;
 }
 
-Result<OpenSequence> OpenSequence::open(std::shared_ptr<KvCache> cache) {
+Result<OpenSequence> OpenSequence::open(std::shared_ptr<KvCache> cache, const SequenceOptions& options) {
   const SequenceId id = unused(*cache);
-  QUIRE_CHECK_OK(cache->open(id));
+  QUIRE_CHECK_OK(cache->open(id, options));
   return OpenSequence(std::move(cache), id);
 }
 
@@ -52,62 +28,45 @@ Result<OpenSequence> OpenSequence::fork() const {
 
 Result<SessionCache> SessionCache::create(const ModelConfig& config, const SessionOptions& options) {
   SessionCache cache;
-  const CacheSettings& settings = options.cache;
-  cache.settings_ = settings;
-  QUIRE_TRY(cache.policy_, parse_policy(settings.policy));
-  QUIRE_TRY(cache.strategy_, parse_strategy(settings.strategy));
+  QUIRE_TRY(const CacheSetup setup, set_up_cache(options.cache));
+  QUIRE_TRY(cache.policy_, policy_for(config, options.cache.policy));
+  cache.settings_ = setup.settings;
   cache.settings_.policy = cache.policy_->name();
-  KvChoice choice;
-  QUIRE_TRY(choice.keys, format_of(settings.type_k));
-  QUIRE_TRY(choice.values, format_of(settings.type_v));
-  cache.settings_.type_k = info(choice.keys).name;
-  cache.settings_.type_v = info(choice.values).name;
-  choice.visible = cache.policy_->visible();
-  if (choice.visible.sinks > 0 && config.positions == PositionKind::learned) {
-    return fail(Errc::unsupported,
-                "cache policy {}: {} learned its positions, so tokens cannot move; use window or full", settings.policy,
-                config.name);
-  }
-  choice.sink_pages = pages_for(settings.sinks >= 0 ? settings.sinks : default_sinks(choice.keys));
-  choice.recent_pages = pages_for(settings.recent >= 0 ? settings.recent : default_recent(choice.keys, choice.values));
-  // Rotary positions go on for ever as long as no query looks further back than it was trained to.
-  const bool endless = choice.visible.window > 0 && config.positions != PositionKind::learned;
-  cache.limit_ = endless ? std::numeric_limits<std::int64_t>::max() : options.context;
-  if (!endless && options.context > config.context) {
+  cache.strategy_ = setup.strategy;
+  cache.limit_ = token_limit(config, *cache.policy_, options.context);
+  if (cache.limit_ > config.context && cache.limit_ == options.context) {
     return fail(Errc::invalid_argument,
                 "a context of {} tokens; {} was trained for {}, which is the most (a longer text can be streamed with "
                 "--cache-policy sinks:4+{})",
                 options.context, config.name, config.context, config.context / 4 - 4);
   }
 
-  KvGroups groups = kv_groups(config, choice);
+  const CacheSettings& settings = cache.settings_;
+  CacheOptions paged = cache_options(setup, config);
   if (settings.layout == "flat") {
-    if (settings.policy != "full" || choice.keys != choice.values) {
+    if (settings.policy != "full" || setup.choice.keys != setup.choice.values) {
       return fail(Errc::invalid_argument,
                   "the flat cache keeps everything, keys and values alike; for '{}', {} and {} use the paged one",
                   settings.policy, settings.type_k, settings.type_v);
     }
-    QUIRE_TRY(FlatCache flat, FlatCache::create(config.kv_geometry(), options.context, choice.keys));
+    QUIRE_TRY(FlatCache flat, FlatCache::create(config.kv_geometry(), options.context, setup.choice.keys));
     cache.flat_.emplace(std::move(flat));
     // All layers lie in one buffer; groups differ only in what may be seen.
-    for (const KvGroupSpec& group : groups.groups) cache.groups_.push_back(cache.flat_->layout(group.visible));
-    for (std::size_t i = 0; i < groups.layer_map.size(); ++i) {
-      cache.layers_.push_back({groups.layer_map[i].group, static_cast<std::int64_t>(i)});
+    for (const KvGroupSpec& group : paged.groups) {
+      cache.groups_.push_back(cache.flat_->layout(group.visible));
+      cache.tables_.push_back(cache.flat_->table(group.visible));
     }
-    cache.tables_.assign(cache.groups_.size(), cache.flat_->table());
+    for (std::size_t i = 0; i < paged.layer_map.size(); ++i) {
+      cache.layers_.push_back({paged.layer_map[i].group, static_cast<std::int64_t>(i)});
+    }
     return cache;
   }
   if (settings.layout != "paged") {
     return fail(Errc::invalid_argument, "cache layout '{}' is not known; expected paged or flat", settings.layout);
   }
-  CacheOptions paged;
-  paged.groups = std::move(groups.groups);
-  paged.layer_map = std::move(groups.layer_map);
-  paged.budget_bytes = settings.bytes > 0 ? settings.bytes : machine_memory();
-  paged.strategy = cache.strategy_;
   paged.share_prefixes = false;  // forks share; whose prefixes to keep is an engine's question
   QUIRE_TRY(std::shared_ptr<KvCache> pages, KvCache::create(paged));
-  QUIRE_TRY(cache.sequence_, OpenSequence::open(std::move(pages)));
+  QUIRE_TRY(cache.sequence_, OpenSequence::open(std::move(pages), {{}, visible}));
   cache.groups_.assign(cache.paged().layouts().begin(), cache.paged().layouts().end());
   cache.layers_.assign(cache.paged().layer_map().begin(), cache.paged().layer_map().end());
   return cache;
@@ -140,12 +99,7 @@ Result<BatchSequence> SessionCache::prepare(std::int64_t count, std::int64_t pro
   const RetentionState state = paged().retention_state(sequence_.id(), prompt);
   scores.rows = policy_->scored_rows(state, count);
   if (scores.rows > 0) {
-    std::int64_t size = 0;
-    for (const KvLayerRef& layer : layers_) {
-      const auto group = static_cast<std::size_t>(layer.group);
-      const KvTable& table = tables_[group];
-      size += groups_[group].kv_heads * (table.kept_tokens + first + count - table.first_position);
-    }
+    const std::int64_t size = score_count(groups_, layers_, tables_, first + count);
     scores_.assign(static_cast<std::size_t>(size), 0.f);
     scores.sums = scores_.data();
   } else {

@@ -20,7 +20,7 @@ namespace quire {
 // One sequence of a paged cache that several sessions share; it leaves the cache when this goes.
 class OpenSequence {
  public:
-  static Result<OpenSequence> open(std::shared_ptr<KvCache> cache);
+  static Result<OpenSequence> open(std::shared_ptr<KvCache> cache, const SequenceOptions& options);
   Result<OpenSequence> fork() const;
 
   OpenSequence() = default;

@@ -1,6 +1,8 @@
 #include "kv/layout.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "core/fail.h"
 
@@ -57,11 +59,12 @@ Result<KvGroupLayout> make_layout(const KvGroupSpec& spec) {
                 "[cache] {} layers, {} KV heads, keys of {} and values of {}; each must be 1 to {}", spec.layers,
                 spec.kv_heads, spec.key_dim, spec.value_dim, kMostLayers);
   }
-  if (spec.visible.sinks < 0 || spec.visible.window < 0 || spec.sink_pages < 0 || spec.recent_pages < 0) {
-    return fail(Errc::invalid_argument, "[cache] sinks, window, and 16-bit pages cannot be negative");
+  QUIRE_CHECK_OK(check_visibility(spec.visible));
+  if (spec.visible.sinks > 0) {
+    return fail(Errc::invalid_argument, "[cache] {} sinks for all sequences; each has its own", spec.visible.sinks);
   }
-  if (spec.visible.sinks > 0 && spec.visible.window == 0) {
-    return fail(Errc::invalid_argument, "[cache] {} sinks without a window; give one, or none", spec.visible.sinks);
+  if (spec.sink_pages < 0 || spec.recent_pages < 0) {
+    return fail(Errc::invalid_argument, "[cache] the number of 16-bit pages cannot be negative");
   }
   KvGroupLayout layout{};
   layout.layers = spec.layers;
@@ -75,11 +78,35 @@ Result<KvGroupLayout> make_layout(const KvGroupSpec& spec) {
   return layout;
 }
 
-std::uint64_t sequence_bytes(const KvGroupLayout& layout, std::int64_t tokens) {
+KvVisibility narrower(const KvVisibility& own, const KvVisibility& policy) {
+  return own.window > 0 && (policy.window == 0 || own.window <= policy.window) ? own : policy;
+}
+
+std::int64_t unaffected_tokens(const KvVisibility& own, const KvVisibility& policy) {
+  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  if (narrower(own, policy) == own) return kAll;
+  // With its sinks a narrower window may begin by seeing more than the model's own.
+  return std::min(policy.sinks + policy.window, own.window > 0 ? own.window : kAll);
+}
+
+Result<void> check_visibility(const KvVisibility& visible) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  if (visible.sinks < 0 || visible.window < 0 || visible.sinks > kMost || visible.window > kMost) {
+    return fail(Errc::invalid_argument, "[cache] {} sinks and a window of {}; expected 0 to 2^40", visible.sinks,
+                visible.window);
+  }
+  if (visible.sinks > 0 && visible.window == 0) {
+    return fail(Errc::invalid_argument, "[cache] {} sinks without a window; give one, or none", visible.sinks);
+  }
+  return {};
+}
+
+std::uint64_t sequence_bytes(const KvGroupLayout& layout, std::int64_t tokens, const KvVisibility& policy) {
+  const KvVisibility visible = narrower(layout.visible, policy);
   const std::int64_t pages = (tokens + kPageTokens - 1) / kPageTokens, open = tokens / kPageTokens;
   std::int64_t bytes = 0;
   for (std::int64_t page = 0; page < pages; ++page) {
-    if (!layout.holds_page(page, tokens)) continue;
+    if (!visible.holds_page(page, tokens)) continue;
     const bool full = page < open;
     if (!full || layout.reads_wide(page, open)) bytes += layout.wide.bytes;
     if (full && layout.packs(page)) bytes += layout.packed.bytes;

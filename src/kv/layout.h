@@ -21,7 +21,7 @@ struct KvGroupSpec {
   bool latent = false;
   KvFormat keys = KvFormat::f16;
   KvFormat values = KvFormat::f16;
-  KvVisibility visible;
+  KvVisibility visible;  // the model's own: a window or all
   std::int64_t sink_pages = 0;
   std::int64_t recent_pages = 0;
 };
@@ -30,9 +30,16 @@ constexpr std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTo
 
 Result<KvGroupLayout> make_layout(const KvGroupSpec& spec);
 
+// What a sequence sees of a group: the narrower of the model's own window and what a policy allows.
+KvVisibility narrower(const KvVisibility& own, const KvVisibility& policy);
+// How many first tokens of a sequence see what they would see without the policy.
+std::int64_t unaffected_tokens(const KvVisibility& own, const KvVisibility& policy);
+// Fails where the numbers mean nothing.
+Result<void> check_visibility(const KvVisibility& visible);
+
 // What `tokens` tokens of one sequence take once committed: sealed pages, pages that stay wide, the
 // open page, as the allocator counts them. The estimate before anything is allocated.
-std::uint64_t sequence_bytes(const KvGroupLayout& layout, std::int64_t tokens);
+std::uint64_t sequence_bytes(const KvGroupLayout& layout, std::int64_t tokens, const KvVisibility& policy = {});
 
 // The first `count` tokens of a wide page, all layers: what copy-on-write copies.
 void copy_tokens(const KvGroupLayout& layout, const std::byte* from, std::byte* to, std::int64_t count);

@@ -94,8 +94,23 @@ TEST(KvLayout, BadShapesAreRefused) {
   spec.key_dim = 1 << 20;
   EXPECT_FALSE(make_layout(spec).ok());
   spec = smollm2(KvFormat::f16);
-  spec.visible = {4, 0};
+  spec.visible = {4, 50};
   EXPECT_FALSE(make_layout(spec).ok());
+  for (const KvVisibility& wrong : {KvVisibility{4, 0}, KvVisibility{-1, 5}, KvVisibility{0, -5}}) {
+    EXPECT_FALSE(check_visibility(wrong).ok());
+  }
+}
+
+TEST(KvLayout, TheNarrowerWindowHolds) {
+  const KvVisibility full{}, policy{4, 60};
+  EXPECT_EQ(narrower(full, policy), policy);
+  EXPECT_EQ(narrower({0, 50}, policy), (KvVisibility{0, 50}));
+  EXPECT_EQ(narrower({0, 70}, policy), policy);
+  EXPECT_EQ(narrower({0, 70}, full), (KvVisibility{0, 70}));
+  EXPECT_EQ(unaffected_tokens(full, policy), 64);
+  EXPECT_EQ(unaffected_tokens({0, 62}, policy), 62) << "with its sinks it sees more than the model would";
+  EXPECT_GT(unaffected_tokens({0, 50}, policy), 1000);
+  EXPECT_GT(unaffected_tokens(full, full), 1000);
 }
 
 }  // namespace

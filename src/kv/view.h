@@ -44,17 +44,25 @@ struct KvPageLayout {
 
 // A query at position p sees positions [0, sinks) and the last `window` ones, itself included
 // (window 0: all). Positions below `sinks` are read with a query turned as if what lies between
-// had never been there.
+// had never been there. Queries that see everything have no sinks: they give the same bits as without any.
 struct KvVisibility {
   std::int64_t sinks = 0;
   std::int64_t window = 0;
 
   bool operator==(const KvVisibility&) const = default;
 
+  bool sees_all(std::int64_t position) const { return window == 0 || position < sinks + window; }
+  // Positions below are read as sinks.
+  std::int64_t sinks_at(std::int64_t position) const { return sees_all(position) ? 0 : sinks; }
   // First visible position that is not a sink.
-  std::int64_t first(std::int64_t position) const {
-    const std::int64_t behind = window > 0 ? position + 1 - window : 0;
-    return behind > sinks ? behind : sinks;
+  std::int64_t first(std::int64_t position) const { return sees_all(position) ? 0 : position + 1 - window; }
+  bool sees_page(std::int64_t page, std::int64_t position) const {
+    return page * kPageTokens < sinks || (page + 1) * kPageTokens > first(position);
+  }
+  // Whether a sequence of `length` tokens still keeps a page. One page more than the next query
+  // sees: rolling back by up to a page then never has to compute anything again.
+  bool holds_page(std::int64_t page, std::int64_t length) const {
+    return page * kPageTokens < sinks || (page + 2) * kPageTokens > first(length);
   }
 };
 
@@ -67,7 +75,7 @@ struct KvGroupLayout {
   bool lossless;                  // sealing is a rename: packed is never used
   std::int64_t sink_pages = 0;    // these many first pages stay wide for ever
   std::int64_t recent_pages = 0;  // and these many before the page of the query
-  KvVisibility visible;
+  KvVisibility visible;           // the model's own; a sequence may see less
 
   // What a query reads depends on positions alone, never on chunk, batch or phase.
   bool reads_wide(std::int64_t page, std::int64_t query_page) const {
@@ -75,11 +83,6 @@ struct KvGroupLayout {
   }
   // Whether a page, once full, is encoded.
   bool packs(std::int64_t page) const { return !lossless && page >= sink_pages; }
-  // Whether a sequence of `length` tokens still keeps a page. One page more than the next query
-  // sees: rolling back by up to a page then never has to compute anything again.
-  bool holds_page(std::int64_t page, std::int64_t length) const {
-    return page * kPageTokens < visible.sinks || (page + 2) * kPageTokens > visible.first(length);
-  }
 };
 
 struct KvTableEntry {
@@ -95,6 +98,7 @@ struct KvTable {
   const std::byte* const* kept = nullptr;
   std::int64_t kept_tokens = 0;
   std::int64_t first_position = 0;  // positions below are in `kept` or gone; a multiple of 32
+  KvVisibility visible = {};
 };
 
 // Where a model's layer keeps its keys and values. Several layers may name the same place: they then

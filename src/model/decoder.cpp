@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "core/check.h"
 #include "core/planted.h"
@@ -14,6 +13,11 @@ namespace {
 
 void grow(std::vector<float>& v, std::int64_t size) {
   if (std::ssize(v) < size) v.resize(static_cast<std::size_t>(size));
+}
+
+// What a window leaves out needs no scores to be let go.
+bool asks_scores(const BatchSequence& sequence, std::size_t group) {
+  return sequence.scores.rows > 0 && sequence.tables[group].visible.window == 0;
 }
 
 }  // namespace
@@ -38,7 +42,7 @@ std::span<const float> Decoder::forward(const Batch& batch) {
   QUIRE_ASSERT(std::ssize(batch.layers) == config_.layers, "a cache of another model");
   place_rows(batch);
   embed(batch);
-  fill_rope_tables(batch);
+  fill_rope_tables();
   for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
     attend(i, batch);
     mlp(weights_.layers[i], rows);
@@ -60,6 +64,20 @@ void Decoder::place_rows(const Batch& batch) {
     for (std::int64_t r = 0; r < sequence.rows; ++r) positions_.push_back(sequence.first_position + r);
   }
   QUIRE_ASSERT(positions_.size() == batch.tokens.size(), "sequences that do not cover the batch");
+  // Seen from the query, sinks lie right before the window: as if what was dropped had never been.
+  sink_positions_.assign(batch.groups.size(), {});
+  for (std::size_t group = 0; group < batch.groups.size(); ++group) {
+    for (const KvRows& sequence : placed_[group]) {
+      const KvVisibility& visible = sequence.table.visible;
+      if (visible.sinks == 0) continue;
+      std::vector<std::int64_t>& seen = sink_positions_[group];
+      if (seen.empty()) seen = positions_;
+      for (std::int64_t r = sequence.first_row; r < sequence.first_row + sequence.rows; ++r) {
+        std::int64_t& position = seen[static_cast<std::size_t>(r)];
+        position = std::min(position, visible.sinks + visible.window - 1);
+      }
+    }
+  }
 }
 
 void Decoder::embed(const Batch& batch) {
@@ -82,13 +100,13 @@ void Decoder::embed(const Batch& batch) {
 }
 
 // Angles in double: at position 100,000 a float angle is off by more than a hundredth of a radian.
-void Decoder::fill_angles(RopeAngles& angles, const std::vector<double>& frequencies, std::int64_t farthest) {
-  const std::int64_t rows = std::ssize(positions_), half = std::ssize(frequencies);
+void Decoder::fill_angles(RopeAngles& angles, const std::vector<double>& frequencies,
+                          const std::vector<std::int64_t>& positions) {
+  const std::int64_t rows = std::ssize(positions), half = std::ssize(frequencies);
   grow(angles.cos, rows * half);
   grow(angles.sin, rows * half);
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t at = planted(Bug::rope_by_row) ? r : positions_[static_cast<std::size_t>(r)];
-    const auto position = static_cast<double>(std::min(at, farthest));
+    const auto position = static_cast<double>(planted(Bug::rope_by_row) ? r : positions[static_cast<std::size_t>(r)]);
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle = position * frequencies[static_cast<std::size_t>(i)];
       angles.cos[static_cast<std::size_t>(r * half + i)] = static_cast<float>(std::cos(angle));
@@ -97,15 +115,12 @@ void Decoder::fill_angles(RopeAngles& angles, const std::vector<double>& frequen
   }
 }
 
-// Seen from the query, sinks lie right before the window: as if what was dropped had never been.
-void Decoder::fill_rope_tables(const Batch& batch) {
+void Decoder::fill_rope_tables() {
   for (RopeTable& table : ropes_) {
-    fill_angles(table.angles, table.frequencies, std::numeric_limits<std::int64_t>::max());
-    table.for_sinks.resize(batch.groups.size());
-    for (std::size_t group = 0; group < batch.groups.size(); ++group) {
-      const KvVisibility& visible = batch.groups[group].visible;
-      if (visible.sinks == 0) continue;
-      fill_angles(table.for_sinks[group], table.frequencies, visible.sinks + visible.window - 1);
+    fill_angles(table.angles, table.frequencies, positions_);
+    table.for_sinks.resize(sink_positions_.size());
+    for (std::size_t group = 0; group < sink_positions_.size(); ++group) {
+      fill_angles(table.for_sinks[group], table.frequencies, sink_positions_[group]);
     }
   }
 }
@@ -135,7 +150,7 @@ void Decoder::attend(std::size_t layer, const Batch& batch) {
     norm(w.q_norm, q_.data(), q_.data(), rows * config_.q_heads, dim);
     if (owner) norm(w.k_norm, k_.data(), k_.data(), rows * config_.kv_heads, dim);
   }
-  const bool sinks = layout.visible.sinks > 0;
+  const bool sinks = !sink_positions_[group].empty();
   if (sinks) q_sinks_.assign(q_.begin(), q_.begin() + static_cast<std::ptrdiff_t>(rows * q_width));
   if (config_.positions == PositionKind::rope_adjacent || config_.positions == PositionKind::rope_split) {
     const RopeTable& table = ropes_[static_cast<std::size_t>(config.rope)];
@@ -158,8 +173,8 @@ void Decoder::attend(std::size_t layer, const Batch& batch) {
     ops_.append({k_.data(), v_.data(), kv}, pool_);
     if (!layout.lossless) ops_.encode({kv}, pool_);
   }
-  const bool scored = layout.visible.window == 0 &&
-                      std::ranges::any_of(batch.sequences, [](const BatchSequence& s) { return s.scores.rows > 0; });
+  const bool scored =
+      std::ranges::any_of(batch.sequences, [&](const BatchSequence& s) { return asks_scores(s, group); });
   if (scored) grow(log_sum_exp_, rows * config_.q_heads);
   ops_.attention({q_.data(), sinks ? q_sinks_.data() : nullptr, context_.data(), kv, config_.q_heads,
                   config_.attention_scale, config_.attention_softcap, scored ? log_sum_exp_.data() : nullptr},
@@ -174,7 +189,7 @@ void Decoder::attend(std::size_t layer, const Batch& batch) {
 void Decoder::score(const KvTarget& kv, std::size_t layer, const Batch& batch) {
   for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
     const AttentionScores& scores = batch.sequences[i].scores;
-    if (scores.rows == 0) continue;
+    if (!asks_scores(batch.sequences[i], static_cast<std::size_t>(batch.layers[layer].group))) continue;
     KvRows rows = kv.sequences[i];
     const std::int64_t skipped = rows.rows - scores.rows;
     const std::int64_t cached = rows.table.kept_tokens + rows.first_position + rows.rows - rows.table.first_position;

@@ -54,12 +54,12 @@ class Decoder {
   struct RopeTable {
     std::vector<double> frequencies;  // [rope_dim / 2]
     RopeAngles angles;
-    std::vector<RopeAngles> for_sinks;  // [groups], empty where a group has none
+    std::vector<RopeAngles> for_sinks;  // [groups], where a sequence of the batch has sinks
   };
 
   void embed(const Batch& batch);
   void place_rows(const Batch& batch);
-  void fill_rope_tables(const Batch& batch);
+  void fill_rope_tables();
   void attend(std::size_t layer, const Batch& batch);
   void score(const KvTarget& kv, std::size_t layer, const Batch& batch);
   void mlp(const LayerWeights& w, std::int64_t rows);
@@ -67,7 +67,8 @@ class Decoder {
   void final_norm(std::span<const std::int64_t> rows, float* out);
 
   void norm(const Norm& norm, const float* x, float* out, std::int64_t rows, std::int64_t dim);
-  void fill_angles(RopeAngles& angles, const std::vector<double>& frequencies, std::int64_t farthest);
+  void fill_angles(RopeAngles& angles, const std::vector<double>& frequencies,
+                   const std::vector<std::int64_t>& positions);
   void rotate(const RopeAngles& angles, std::vector<float>& x, std::int64_t rows, std::int64_t heads);
   void add_to_stream(const Norm& post_norm, std::int64_t rows);
 
@@ -76,7 +77,9 @@ class Decoder {
   const Ops& ops_;
   ThreadPool& pool_;
   std::vector<RopeTable> ropes_;
-  std::vector<std::int64_t> positions_;      // [rows] of the batch at hand
+  std::vector<std::int64_t> positions_;  // [rows] of the batch at hand
+  // [groups][rows], as sinks see them; no rows where no sequence has sinks.
+  std::vector<std::vector<std::int64_t>> sink_positions_;
   std::vector<std::vector<KvRows>> placed_;  // [groups][sequences]
 
   std::vector<float> stream_;                         // [rows, width]: the residual stream

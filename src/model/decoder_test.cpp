@@ -31,7 +31,7 @@ struct TestCache {
       for (std::int64_t i = 0; i < pages; ++i, at += layout.wide.bytes + layout.packed.bytes) {
         entries.push_back({at, at + layout.wide.bytes});
       }
-      views.push_back({entries.data(), nullptr, 0, 0});
+      views.push_back({entries.data(), nullptr, 0, 0, layout.visible});
     }
   }
   KvGroups groups;
@@ -66,9 +66,9 @@ std::vector<float> run(const Fixture& f, const ModelConfig& config, const Ops& o
 }
 
 constexpr double kTolerance = 2e-4;
-const KvChoice kF32{KvFormat::f32, KvFormat::f32, {}, 0, 0};
+const KvChoice kF32{KvFormat::f32, KvFormat::f32, 0, 0};
 const KvChoice kF16{};
-const KvChoice kQ4{KvFormat::q4, KvFormat::q4, {}, 0, 0};
+const KvChoice kQ4{KvFormat::q4, KvFormat::q4, 0, 0};
 const char* const kNames[] = {"llama", "llama_rope_llama3", "llama_rope_linear", "gemma3", "qwen2", "qwen3", "gpt2"};
 
 class DecoderFixture : public testing::TestWithParam<const char*> {};

@@ -3,20 +3,11 @@
 #include <algorithm>
 
 namespace quire {
-namespace {
-
-KvVisibility visibility(const LayerConfig& layer, const KvChoice& choice) {
-  const std::int64_t chosen = choice.visible.window;
-  if (layer.window > 0 && (chosen == 0 || layer.window <= chosen)) return {0, layer.window};
-  return choice.visible;
-}
-
-}  // namespace
 
 KvGroups kv_groups(const ModelConfig& config, const KvChoice& choice) {
   KvGroups result;
   for (const LayerConfig& layer : config.layer) {
-    const KvVisibility visible = visibility(layer, choice);
+    const KvVisibility visible{0, layer.window};
     auto group = std::ranges::find(result.groups, visible, &KvGroupSpec::visible);
     if (group == result.groups.end()) {
       KvGroupSpec spec;

@@ -12,7 +12,6 @@ namespace quire {
 struct KvChoice {
   KvFormat keys = KvFormat::f16;
   KvFormat values = KvFormat::f16;
-  KvVisibility visible;
   std::int64_t sink_pages = 0;
   std::int64_t recent_pages = 0;
 };
@@ -22,8 +21,7 @@ struct KvGroups {
   std::vector<KvLayerRef> layer_map;  // [model layers]
 };
 
-// One group per window that occurs among the layers: a Llama has one, Gemma 3 two. A layer's own
-// window holds where it is the narrower.
+// One group per window that occurs among the layers: a Llama has one, Gemma 3 two.
 KvGroups kv_groups(const ModelConfig& config, const KvChoice& choice);
 
 }  // namespace quire

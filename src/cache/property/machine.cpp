@@ -25,6 +25,7 @@ std::int64_t step_size(std::uint8_t choice) {
 Machine::Machine(const Setup& setup, PageBytes& bytes)
     : bytes_(bytes),
       roomy_(setup.tight_budget == 0),
+      visible_(setup.policies),
       cache_(std::move(*KvCache::create(options_of(setup)))),
       oracle_(std::make_unique<Oracle>(cache_->layouts(), bytes)) {
   const char* const names[] = {"h2o:16", "h2o:75", "snapkv:50", "snapkv:20%"};
@@ -96,12 +97,13 @@ Machine::Live& Machine::open_sequence(const Command& command, std::vector<TokenI
   }
   const std::int64_t end = std::min(kLongest, std::ssize(prompt) + command.a % 4 * 11);
   for (std::int64_t p = std::ssize(prompt); p < end; ++p) prompt.push_back(token_at(command.b, p));
-  live_.push_back({next_id_++, oracle_->open(salt)});
+  const KvVisibility policy = visible_[command.what / 64 % visible_.size()];
+  live_.push_back({next_id_++, oracle_->open(salt, policy)});
   Live& live = live_.back();
-  expect(cache_->open(live.id, salt_text(salt)).ok(), "a new sequence is refused");
+  expect(cache_->open(live.id, {salt_text(salt), policy}).ok(), "a new sequence is refused");
   expect(!cache_->open(live.id).ok(), "a sequence is opened twice");
 
-  const std::int64_t hit = cache_->reuse(live.id, prompt), expected = oracle_->expected_hit(salt, prompt);
+  const std::int64_t hit = cache_->reuse(live.id, prompt), expected = oracle_->expected_hit(live.model, prompt);
   expect(hit <= expected, "a longer prefix was found than anybody computed");
   expect(!roomy_ || hit == expected, "a prefix that is there was not found");
   oracle_->attach(live.model, prompt, hit);

@@ -22,6 +22,7 @@ struct Command {
 struct Setup {
   std::string name;
   std::vector<KvGroupSpec> groups;
+  std::vector<KvVisibility> policies = {{}};  // of the sequences
   // Roomy: nothing ever leaves the index, so that the length of every hit is known. Tight: sequences and
   // cached prefixes fight for memory.
   std::uint64_t tight_budget = 0;  // 0: roomy
@@ -84,6 +85,7 @@ class Machine {
 
   PageBytes& bytes_;
   bool roomy_;
+  std::vector<KvVisibility> visible_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<Oracle> oracle_;
   std::vector<Live> live_;

@@ -17,7 +17,7 @@ void Machine::check(Live& live) {
   const auto plan = cache_->prepare({&look, 1});
   expect(plan.ok() && plan->copies.empty(), "looking is refused");
   expect(cache_->held_bytes(live.id) == oracle_->held_bytes(model), "other pages are held than should be");
-  expect(!model.plain || cache_->held_bytes(live.id) == cache_->estimate_bytes(model.length()),
+  expect(!model.plain || cache_->held_bytes(live.id) == cache_->estimate_bytes(model.length(), model.policy),
          "the estimate is not what is held");
   for (std::size_t g = 0; g < model.groups.size(); ++g) {
     check_group(live, static_cast<std::int64_t>(g), plan->tables[0][g]);
@@ -33,6 +33,7 @@ void Machine::check_group(const Live& live, std::int64_t g, const KvTable& table
     return std::memcmp(page, bytes.data(), bytes.size()) == 0;
   };
   expect(table.first_position == group.first_position, "another first position");
+  expect(table.visible == group.visible, "other tokens may be seen");
   const std::int64_t open = history.length() / kPageTokens;
   for (std::int64_t page = 0; page < std::ssize(group.pages); ++page) {
     const KvTableEntry& entry = table.pages[page];

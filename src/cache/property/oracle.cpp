@@ -1,16 +1,32 @@
 #include "cache/property/oracle.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace quire::property {
 namespace {
 
 // Whether the query at `position` sees anything of a page.
-bool sees(const KvGroupLayout& layout, std::int64_t page, std::int64_t position) {
+bool sees(const KvVisibility& visible, std::int64_t page, std::int64_t position) {
   const std::int64_t begin = page * kPageTokens, end = begin + kPageTokens;
-  const bool in_window = layout.visible.window == 0 || end > position + 1 - layout.visible.window;
-  return begin < layout.visible.sinks || in_window;
+  const bool in_window = visible.window == 0 || end > position + 1 - visible.window;
+  return begin < visible.sinks || in_window;
+}
+
+bool sees_token(const KvVisibility& visible, std::int64_t token, std::int64_t position) {
+  return token < visible.sinks || visible.window == 0 || token > position - visible.window;
+}
+
+// The first position that sees other tokens than it should.
+std::int64_t first_difference(const KvVisibility& own, const KvVisibility& chosen) {
+  constexpr std::int64_t kFar = 1000;
+  for (std::int64_t position = 0; position < kFar; ++position) {
+    for (std::int64_t token = 0; token <= position; ++token) {
+      if (sees_token(own, token, position) != sees_token(chosen, token, position)) return position;
+    }
+  }
+  return kFar;
 }
 
 }  // namespace
@@ -20,9 +36,17 @@ Oracle::Oracle(std::span<const KvGroupLayout> layouts, PageBytes& bytes)
       bytes_(bytes),
       shares_(std::ranges::any_of(layouts, [](const KvGroupLayout& layout) { return layout.visible.window == 0; })) {}
 
-SequenceModel Oracle::open(Hash salt) const {
-  SequenceModel sequence(salt);
-  sequence.groups.resize(layouts_.size());
+SequenceModel Oracle::open(Hash salt, const KvVisibility& policy) const {
+  std::vector<GroupModel> groups(layouts_.size());
+  std::int64_t changed_from = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t g = 0; g < layouts_.size(); ++g) {
+    const KvVisibility& own = layouts_[g].visible;
+    const bool narrows = policy.window > 0 && (own.window == 0 || policy.window < own.window);
+    groups[g].visible = narrows ? policy : own;
+    if (narrows) changed_from = std::min(changed_from, first_difference(own, policy));
+  }
+  SequenceModel sequence{History(salt, static_cast<Hash>(policy.sinks * 1000 + policy.window), changed_from), policy,
+                         std::move(groups)};
   for (std::size_t g = 0; g < layouts_.size(); ++g) {
     sequence.groups[g].scores.resize(index(layouts_[g].layers * layouts_[g].kv_heads));
   }
@@ -42,12 +66,13 @@ void Oracle::commit(SequenceModel& sequence, std::span<const TokenId> tokens) {
       PageModel& model = group.pages[index(page)];
       if (page < open && page >= before / kPageTokens) model.packed = layout.packs(page);
       if (page < open && !layout.reads_wide(page, open)) model.wide = false;
-      if (!layout.holds_page(page, length)) model = {};
+      if (!group.visible.holds_page(page, length)) model = {};
     }
     for (Floats& head : group.scores) head.resize(index(sequence.cached(g)));
   }
   if (!sequence.named || !shares_) return;
-  for (std::int64_t page = before / kPageTokens; page < open; ++page) {
+  const std::int64_t nameable = std::min(length, sequence.history.changed_from()) / kPageTokens;
+  for (std::int64_t page = before / kPageTokens; page < nameable; ++page) {
     Indexed& block =
         indexed(sequence.history.salt(), std::span(sequence.history.tokens()).first(index((page + 1) * kPageTokens)));
     for (std::size_t g = 0; g < layouts_.size(); ++g) block.groups[g].far |= layouts_[g].visible.window == 0;
@@ -72,17 +97,15 @@ const Oracle::Indexed* Oracle::find(Hash salt, std::span<const TokenId> tokens) 
 
 // Which pages of a block are wanted to go on after `blocks` blocks.
 Oracle::Indexed::Pages Oracle::needed(const KvGroupLayout& layout, std::int64_t page, std::int64_t blocks) const {
-  KvGroupLayout without_sinks = layout;
-  without_sinks.visible.sinks = 0;
-  const bool seen = sees(without_sinks, page, blocks * kPageTokens);
+  const bool seen = sees(layout.visible, page, blocks * kPageTokens);
   const bool twin = !layout.lossless && blocks - page <= layout.recent_pages;
-  return {seen, twin && seen, page * kPageTokens < layout.visible.sinks};
+  return {seen, twin && seen};
 }
 
 // Pages that not every later query wants are kept for those who may go on right here.
 void Oracle::checkpoint(const SequenceModel& sequence) {
   if (!sequence.named || !shares_) return;
-  const std::int64_t blocks = sequence.length() / kPageTokens;
+  const std::int64_t blocks = std::min(sequence.length(), sequence.history.changed_from()) / kPageTokens;
   for (std::int64_t page = 0; page < blocks; ++page) {
     Indexed& block =
         indexed(sequence.history.salt(), std::span(sequence.history.tokens()).first(index((page + 1) * kPageTokens)));
@@ -92,13 +115,14 @@ void Oracle::checkpoint(const SequenceModel& sequence) {
       const bool there = layouts_[g].packs(page) ? model.packed : model.wide;
       block.groups[g].far |= wanted.far && there;
       block.groups[g].twin |= wanted.twin && model.wide;
-      block.groups[g].sink |= wanted.sink && there;
     }
   }
 }
 
-std::int64_t Oracle::expected_hit(Hash salt, std::span<const TokenId> prompt) const {
+std::int64_t Oracle::expected_hit(const SequenceModel& sequence, std::span<const TokenId> prompt) const {
   if (!shares_ || prompt.empty()) return 0;
+  const Hash salt = sequence.history.salt();
+  prompt = prompt.first(index(std::min(std::ssize(prompt) - 1, sequence.history.changed_from()) + 1));
   const auto most = (std::ssize(prompt) - 1) / kPageTokens;
   std::vector<const Indexed*> blocks;
   while (std::ssize(blocks) < most) {
@@ -110,7 +134,7 @@ std::int64_t Oracle::expected_hit(Hash salt, std::span<const TokenId> prompt) co
     for (std::int64_t page = 0; page < count; ++page) {
       for (std::size_t g = 0; g < layouts_.size(); ++g) {
         const Indexed::Pages wanted = needed(layouts_[g], page, count), &has = blocks[index(page)]->groups[g];
-        if ((wanted.far && !has.far) || (wanted.twin && !has.twin) || (wanted.sink && !has.sink)) return false;
+        if ((wanted.far && !has.far) || (wanted.twin && !has.twin)) return false;
       }
     }
     return true;
@@ -143,7 +167,7 @@ void Oracle::attach(SequenceModel& sequence, std::span<const TokenId> prompt, st
     const KvGroupLayout& layout = layouts_[g];
     GroupModel& group = sequence.groups[g];
     for (std::int64_t page = 0; page < blocks; ++page) {
-      const bool seen = sees(layout, page, blocks * kPageTokens);
+      const bool seen = sees(group.visible, page, blocks * kPageTokens);
       group.pages.push_back({seen && layout.reads_wide(page, blocks), seen && layout.packs(page)});
     }
     if (hit % kPageTokens != 0) group.pages.push_back({true, false});
@@ -158,7 +182,7 @@ bool Oracle::resumable(const SequenceModel& sequence, std::int64_t length) const
     if (length < group.first_position) return false;
     if (length % kPageTokens != 0 && !group.pages[index(open)].wide) return false;
     for (std::int64_t page = group.first_position / kPageTokens; page < open; ++page) {
-      if (!sees(layouts_[g], page, length)) continue;
+      if (!sees(group.visible, page, length)) continue;
       const PageModel& model = group.pages[index(page)];
       if (!(layouts_[g].reads_wide(page, open) ? model.wide : model.packed)) return false;
     }
@@ -215,7 +239,7 @@ void Oracle::add_scores(SequenceModel& sequence, std::span<const float> sums,
 
 void Oracle::evict(SequenceModel& sequence, const Eviction& eviction, const RetentionPolicy& policy) {
   for (std::size_t g = 0; g < layouts_.size(); ++g) {
-    if (layouts_[g].visible.window == 0) evict_group(g, sequence, eviction, policy);
+    if (sequence.groups[g].visible.window == 0) evict_group(g, sequence, eviction, policy);
   }
 }
 

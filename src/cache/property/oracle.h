@@ -17,6 +17,7 @@ struct PageModel {
 
 // One sequence in one layer group.
 struct GroupModel {
+  KvVisibility visible;
   std::vector<PageModel> pages;
   std::int64_t first_position = 0;
   std::int64_t kept_tokens = 0;
@@ -27,9 +28,8 @@ struct GroupModel {
 };
 
 struct SequenceModel {
-  explicit SequenceModel(Hash salt) : history(salt) {}
-
   History history;
+  KvVisibility policy;
   std::vector<GroupModel> groups;
   bool named = true;  // its pages may be found by others
   bool plain = true;  // grown by appending alone, so that the estimate holds
@@ -44,11 +44,11 @@ class Oracle {
  public:
   Oracle(std::span<const KvGroupLayout> layouts, PageBytes& bytes);
 
-  SequenceModel open(Hash salt) const;
+  SequenceModel open(Hash salt, const KvVisibility& policy) const;
   void commit(SequenceModel& sequence, std::span<const TokenId> tokens);
   void checkpoint(const SequenceModel& sequence);
   // What reuse() finds if nothing has left the index.
-  std::int64_t expected_hit(Hash salt, std::span<const TokenId> prompt) const;
+  std::int64_t expected_hit(const SequenceModel& sequence, std::span<const TokenId> prompt) const;
   void attach(SequenceModel& sequence, std::span<const TokenId> prompt, std::int64_t hit) const;
   // Returns the length reached.
   std::int64_t rollback(SequenceModel& sequence, std::int64_t length) const;
@@ -67,7 +67,7 @@ class Oracle {
     Hash salt;
     std::vector<TokenId> tokens;
     struct Pages {
-      bool far = false, twin = false, sink = false;
+      bool far = false, twin = false;
     };
     std::vector<Pages> groups;
   };

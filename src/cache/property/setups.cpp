@@ -29,6 +29,7 @@ std::vector<Setup> all_setups() {
   const KvGroupSpec local = spec(f16, f16, 2, 1, {0, 40});
   KvGroupSpec uneven = spec(k4, q4, 1, 1);
   uneven.value_dim = 24;
+  const std::vector<KvVisibility> none{{}};
   return {
       {"f16", {plain}},
       {"f32 keys, bf16 values", {spec(f32, bf16, 1, 2)}},
@@ -38,13 +39,15 @@ std::vector<Setup> all_setups() {
       {"full and window", {plain, local}},
       {"full and window of one", {plain, spec(f16, f16, 1, 1, {0, 1})}},
       {"encoded, full and window", {bytes, wide_ends(spec(q4, k2, 1, 1, {0, 20}), 0, 2)}},
-      {"full, sinks and window", {plain, spec(q8, f16, 1, 1, {4, 50})}},
-      {"sinks and window", {spec(f16, f16, 2, 1, {40, 50})}},
-      {"encoded, sinks and window", {wide_ends(spec(k4, q5, 1, 1, {4, 70}), 1, 1)}},
-      {"f16, tight", {plain}, 56 << 10},
-      {"k4 keys, q4 values, uneven, tight", {uneven}, 48 << 10},
-      {"q8, recent and sink pages, tight", {bytes}, 56 << 10, "lru"},
-      {"full and window, tight", {plain, local}, 96 << 10},
+      {"f16, policies", {plain}, {{}, {0, 40}, {40, 56}, {4, 60}}},
+      {"encoded, policies", {wide_ends(spec(k4, q5, 1, 1), 1, 1)}, {{}, {4, 70}, {0, 100}}},
+      {"full and window, policies", {plain, local}, {{}, {4, 30}, {0, 70}, {30, 20}}},
+      {"window alone, policies", {spec(q8, f16, 1, 1, {0, 50})}, {{}, {4, 20}}},
+      {"f16, tight", {plain}, none, 56 << 10},
+      {"k4 keys, q4 values, uneven, tight", {uneven}, none, 48 << 10},
+      {"q8, recent and sink pages, tight", {bytes}, none, 56 << 10, "lru"},
+      {"full and window, tight", {plain, local}, none, 96 << 10},
+      {"policies, tight", {bytes, local}, {{}, {4, 60}, {0, 20}}, 96 << 10},
   };
 }
 

@@ -1,6 +1,6 @@
 // What every byte of a cache should be, from the tokens alone. Keys and values are small integers, exact
-// in every 16-bit format, that depend on the owner's salt, on every token so far, on the position and
-// on the place: whatever is shared, copied, ordered or placed wrongly has the wrong numbers.
+// in every 16-bit format, that depend on the owner's salt, on every token so far, on what of them could be
+// seen, on the position and on the place: whatever is shared, copied, ordered or placed wrongly has the wrong numbers.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,14 @@ inline Hash mix(Hash x) {
 // Tokens, and for each the hash of all up to it.
 class History {
  public:
-  explicit History(Hash salt) : salt_(salt) {}
+  // From position `changed_from` on, what is computed depends on `policy` too.
+  History(Hash salt, Hash policy, std::int64_t changed_from)
+      : salt_(salt), policy_(policy), changed_from_(changed_from) {}
 
   void push(TokenId token) {
-    hashes_.push_back(mix((hashes_.empty() ? mix(salt_ + 1) : hashes_.back()) * 31 + static_cast<Hash>(token) + 1));
+    Hash hash = (hashes_.empty() ? mix(salt_ + 1) : hashes_.back()) * 31 + static_cast<Hash>(token) + 1;
+    if (length() >= changed_from_) hash += mix(policy_);
+    hashes_.push_back(mix(hash));
     tokens_.push_back(token);
   }
   void push(std::span<const TokenId> tokens) {
@@ -46,6 +50,7 @@ class History {
   }
 
   Hash salt() const { return salt_; }
+  std::int64_t changed_from() const { return changed_from_; }
   std::int64_t length() const { return std::ssize(tokens_); }
   const std::vector<TokenId>& tokens() const { return tokens_; }
   Hash hash(std::int64_t position) const { return hashes_[index(position)]; }
@@ -54,7 +59,8 @@ class History {
   }
 
  private:
-  Hash salt_;
+  Hash salt_, policy_;
+  std::int64_t changed_from_;
   std::vector<TokenId> tokens_;
   std::vector<Hash> hashes_;
 };

@@ -105,7 +105,7 @@ class AttentionRun {
     std::int64_t kept = 0, sinks = 0, end = 0, first = pieces_[b.first_piece].position / kSegmentTokens;
     for (const Piece& piece : pieces(b)) {
       kept = std::max(kept, up(piece.table->kept_tokens));
-      sinks = std::max(sinks, up(std::min(group_.visible.sinks, piece.end())));
+      sinks = std::max(sinks, up(piece.table->visible.sinks_at(piece.end() - 1)));
       first = std::min({first, first_segment(piece), piece.position / kSegmentTokens});
       end = std::max(end, up(piece.end()));
     }
@@ -130,7 +130,10 @@ class AttentionRun {
     std::fill(all.max, all.sum, -INFINITY);
     std::fill_n(all.sum, queries(b), 0.f);
     if (segment.kept) return attend(b, kv_head, Part::kept, segment.index, p_.q, part);
-    if (segment.index * kSegmentTokens < group_.visible.sinks) {
+    const auto has_sinks = [&](const Piece& piece) {
+      return segment.index * kSegmentTokens < piece.table->visible.sinks_at(piece.end() - 1);
+    };
+    if (std::ranges::any_of(pieces(b), has_sinks)) {
       attend(b, kv_head, Part::sinks, segment.index, p_.q_sinks, part);
     }
     attend(b, kv_head, Part::usual, segment.index, p_.q, part);

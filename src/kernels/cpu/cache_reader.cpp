@@ -44,7 +44,7 @@ std::vector<Piece> CacheReader::pieces(std::int64_t most_rows) const {
 }
 
 std::int64_t CacheReader::first_seen(const Piece& piece) const {
-  return std::max(group_.visible.first(piece.position), piece.table->first_position);
+  return std::max(piece.table->visible.first(piece.position), piece.table->first_position);
 }
 
 const std::byte* CacheReader::page(const Piece& piece, std::int64_t i) const {
@@ -55,8 +55,8 @@ const std::byte* CacheReader::page(const Piece& piece, std::int64_t i) const {
 CacheReader::Range CacheReader::seen(const Piece& piece, std::int64_t position, Part part) const {
   const KvTable& table = *piece.table;
   if (part == Part::kept) return {0, table.kept_tokens};
-  if (part == Part::sinks) return {table.first_position, std::min(group_.visible.sinks, position + 1)};
-  return {std::max(group_.visible.first(position), table.first_position), position + 1};
+  if (part == Part::sinks) return {table.first_position, table.visible.sinks_at(position)};
+  return {std::max(table.visible.first(position), table.first_position), position + 1};
 }
 
 CacheReader::Tiles CacheReader::tiles(const Piece& piece, Part part, std::int64_t segment, std::int64_t kv_head) const {

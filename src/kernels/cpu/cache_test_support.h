@@ -79,7 +79,7 @@ class TestSequence {
   }
 
   const KvGroupLayout& group() const { return group_; }
-  KvTable table() const { return {entries_.data(), kept_pages_.data(), kept_, first_position_}; }
+  KvTable table() const { return {entries_.data(), kept_pages_.data(), kept_, first_position_, group_.visible}; }
   std::vector<KvTableEntry>& entries() { return entries_; }
 
   // Forgets what no query from position `next` on may read.

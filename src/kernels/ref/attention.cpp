@@ -65,8 +65,8 @@ class HeadReader {
       seen.push_back(token(kept_layout, page, i % kPageTokens, false, i));
     }
     for (std::int64_t p = table_.first_position; p <= position + planted(Bug::one_slot_too_many); ++p) {
-      const bool sink = p < group_.visible.sinks;
-      if (!sink && p < group_.visible.first(position)) continue;
+      const bool sink = p < table_.visible.sinks_at(position);
+      if (!sink && p < table_.visible.first(position)) continue;
       const std::int64_t index = p / kPageTokens;
       const bool wide = group_.reads_wide(index, position / kPageTokens);
       const KvTableEntry& entry = table_.pages[index];
@@ -177,8 +177,8 @@ void ref_attention(const AttentionParams& p, ThreadPool&) {
 void ref_score(const ScoreParams& p, ThreadPool&) {
   const KvGroupLayout& group = *p.kv.group;
   QUIRE_ASSERT(p.kv.sequences.size() == 1, "one sequence at a time");
-  QUIRE_ASSERT(group.visible.sinks == 0 && group.visible.window == 0, "scores are for groups that see everything");
   const KvRows& sequence = p.kv.sequences[0];
+  QUIRE_ASSERT(sequence.table.visible.window == 0, "scores are for sequences that see everything");
   const std::int64_t dim = group.wide.query_dim();
   const std::int64_t heads_per_kv = p.q_heads / group.kv_heads;
   const std::int64_t slots =

@@ -96,7 +96,7 @@ class Sequence {
     for (std::int64_t start = 0; start < s.kept; start += 32) add_kept_page(start, seed + 10);
   }
 
-  KvTable table() const { return {entries_.data(), kept_.data(), shape_.kept, shape_.first_position}; }
+  KvTable table() const { return {entries_.data(), kept_.data(), shape_.kept, shape_.first_position, shape_.visible}; }
 
   // Forgets what no query from position `next` on may read.
   void release(std::int64_t next) {
@@ -252,9 +252,10 @@ void expect_right(const Shape& s, const std::vector<std::int64_t>& chunks) {
         add(&sequence.q[q_at], sequence.kept_key(i, kv_head), sequence.kept_value(i, kv_head));
       }
       for (std::int64_t p = s.first_position; p <= position; ++p) {
-        const bool sink = p < s.visible.sinks;
+        const bool all_seen = position < s.visible.sinks + s.visible.window;
+        const bool sink = p < s.visible.sinks && !all_seen;
         const bool in_window = s.visible.window == 0 || position - p < s.visible.window;
-        if (!sink && !in_window) continue;
+        if (!sink && !in_window && !all_seen) continue;
         const Floats& q = sink ? sequence.q_sinks : sequence.q;
         add(&q[q_at], sequence.key(p, kv_head, position), sequence.value(p, kv_head, position));
       }
