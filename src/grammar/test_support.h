@@ -1,0 +1,92 @@
+// A small vocabulary, and texts drawn at random among what a grammar allows.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "grammar/automaton.h"
+#include "grammar/constraint.h"
+#include "grammar/grammar.h"
+
+namespace quire::testing_support {
+
+inline constexpr TokenId kEndToken = 0;
+
+// Every byte, then pieces as tokenizers have them: across borders, halves of characters, the same bytes twice.
+inline std::vector<std::string> small_vocabulary() {
+  std::vector<std::string> tokens{"", ""};  // the end token, a control token
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  for (const char* piece :
+       {"{\"",  "\":",      "\": \"",   "\", \"",       "\"}",     "\"},", "\"]",   "}}",    "]}",   "},",   "},{",
+        "[{",   "[\"",      "\",\"",    "\":[",         "\":{",    ", ",   ": ",    "  ",    "the",  " the", "name",
+        "na",   "me",       "age",      "item",         "items",   "12",   "123",   "0.5",   "1e",   "true", "tr",
+        "ue",   "false",    "null",     "\\n",          "\\u",     "\\\"", "a",     "aa",    "aaaa", "abc",  "\xC3\xA9",
+        "\xC3", "\xE2\x82", "\x82\xAC", "\xF0\x9F\x98", "\x80\"",  "id\"", "value", "2024",  "-0",   "00",   "://",
+        "\n\n", "\t",       "child",    "children",     "next\":", "}\n",  "\"}]",  "true}", "1,"}) {
+    tokens.emplace_back(piece);
+  }
+  return tokens;
+}
+
+inline std::shared_ptr<const TokenTrie> trie_of(const std::vector<std::string>& tokens) {
+  auto trie = TokenTrie::create(
+      tokens.size(), [&](TokenId id) -> std::string_view { return tokens[static_cast<std::size_t>(id)]; }, {kEndToken});
+  EXPECT_TRUE(trie.ok()) << trie.error().message;
+  return std::make_shared<const TokenTrie>(std::move(trie).value());
+}
+
+inline bool accepts(Automaton& automaton, std::string_view text) {
+  Automaton::State state = automaton.start();
+  for (const char byte : text) state = automaton.step(state, static_cast<std::uint8_t>(byte));
+  return automaton.complete(state);
+}
+
+// An Automaton of a grammar that must compile.
+inline Automaton automaton_of(Result<Grammar> grammar) {
+  if (!grammar.ok()) {
+    ADD_FAILURE() << grammar.error().message;
+    grammar = json_grammar();
+  }
+  return Automaton(std::make_shared<const Grammar>(std::move(grammar).value()));
+}
+
+inline std::string message_of(const Result<Grammar>& grammar) { return grammar.ok() ? "" : grammar.error().message; }
+
+inline std::vector<std::uint64_t> empty_mask(const TokenTrie& vocabulary) {
+  return std::vector<std::uint64_t>((vocabulary.vocabulary() + 63) / 64);
+}
+
+inline std::vector<TokenId> tokens_in(const std::vector<std::uint64_t>& mask) {
+  std::vector<TokenId> tokens;
+  for (std::size_t i = 0; i < mask.size() * 64; ++i) {
+    if ((mask[i / 64] >> (i % 64) & 1) != 0) tokens.push_back(static_cast<TokenId>(i));
+  }
+  return tokens;
+}
+
+// Draws among the allowed tokens until the end token or the limit; nothing if it gets stuck or is not complete.
+inline std::optional<std::string> random_text(CompiledGrammar& compiled, const TokenTrie& vocabulary,
+                                              std::int64_t limit, std::mt19937& random) {
+  Constraint constraint(compiled);
+  std::vector<std::uint64_t> mask = empty_mask(vocabulary);
+  std::string text;
+  for (std::int64_t left = limit; left >= 0; --left) {
+    constraint.mask(left, mask);
+    const std::vector<TokenId> allowed = tokens_in(mask);
+    if (allowed.empty()) break;
+    const TokenId token = allowed[random() % allowed.size()];
+    if (token == kEndToken) return text;
+    if (!constraint.accept(token)) break;
+    text += vocabulary.bytes(token);
+  }
+  ADD_FAILURE() << "stuck or not complete after: " << text;
+  return std::nullopt;
+}
+
+}  // namespace quire::testing_support
