@@ -1,10 +1,5 @@
-// From expressions to automata: nodes and edges, the shortest ways out, and what cannot be run.
-#include <algorithm>
-#include <array>
-#include <bitset>
-#include <functional>
+// From expressions to automata.
 #include <map>
-#include <queue>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +9,7 @@
 
 namespace quire::grammar {
 
+// Nested in a friend of Grammar.
 class GrammarBuilder::Compiler {
  public:
   explicit Compiler(const GrammarBuilder& source) : source_(source) {}
@@ -33,16 +29,10 @@ class GrammarBuilder::Compiler {
           "the grammar is too large: written out it has more than {} nodes or {} edges; use smaller repeat counts",
           kMostNodes, kMostEdges);
     }
-    seen_by_.assign(node_count_, starts_.size());
-    grammar_.start_ = starts_[index(root)];
-    sort_edges();
-    find_ways_out();
-    if (grammar_.way_out(grammar_.start_) == Grammar::kNoWayOut) {
-      return fail(Errc::invalid_argument, "no text of at most {} bytes satisfies the grammar", Grammar::kLongestWayOut);
-    }
-    QUIRE_CHECK_OK(refuse_left_recursion());
-    classify_bytes();
-    return std::move(grammar_);
+    Result<Grammar> grammar = Grammar::create(starts_[index(root)], node_count_, std::move(edges_), ends_);
+    if (!grammar.ok()) return grammar;
+    QUIRE_CHECK_OK(refuse_left_recursion(*grammar));
+    return grammar;
   }
 
  private:
@@ -51,7 +41,7 @@ class GrammarBuilder::Compiler {
 
   bool too_large() const { return node_count_ > kMostNodes || edges_.size() > kMostEdges; }
   Node new_node() { return static_cast<Node>(node_count_++); }
-  void add_edge(Node from, Edge edge) { edges_.emplace_back(from, edge); }
+  void add_edge(Node from, Edge edge) { edges_.push_back({from, edge}); }
   void add_bytes(Node from, ByteRange range, Node to) {
     add_edge(from, {Edge::Kind::bytes, range.first, range.last, to, 0});
   }
@@ -137,60 +127,14 @@ class GrammarBuilder::Compiler {
     add_jump(from, to);
   }
 
-  void sort_edges() {
-    std::stable_sort(edges_.begin(), edges_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    grammar_.edge_begins_.assign(node_count_ + 1, 0);
-    for (const auto& [from, edge] : edges_) {
-      ++grammar_.edge_begins_[from + 1];
-      grammar_.edges_.push_back(edge);
-    }
-    for (std::size_t i = 0; i < node_count_; ++i) grammar_.edge_begins_[i + 1] += grammar_.edge_begins_[i];
-  }
-
-  // Dijkstra backwards from the ends of all rules; a call's length is known when both the rule's and the rest's are.
-  void find_ways_out() {
-    std::vector<std::vector<std::uint32_t>> edges_to(node_count_);  // edges whose length depends on the node
-    for (std::uint32_t i = 0; i < edges_.size(); ++i) {
-      const Edge& edge = edges_[i].second;
-      edges_to[edge.target].push_back(i);
-      if (edge.kind == Edge::Kind::call) edges_to[edge.callee].push_back(i);
-    }
-    std::vector<std::uint32_t>& way_out = grammar_.way_out_;
-    way_out.assign(node_count_, Grammar::kNoWayOut);
-    std::vector<bool> settled(node_count_);
-    using Entry = std::pair<std::uint32_t, Node>;
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-    for (const Node end : ends_) {
-      way_out[end] = 0;
-      queue.emplace(0, end);
-    }
-    while (!queue.empty()) {
-      const Node node = queue.top().second;
-      queue.pop();
-      if (settled[node]) continue;
-      settled[node] = true;
-      for (const std::uint32_t i : edges_to[node]) {
-        const auto& [from, edge] = edges_[i];
-        std::uint32_t length = way_out[edge.target] + (edge.kind == Edge::Kind::bytes ? 1 : 0);
-        if (edge.kind == Edge::Kind::call) {
-          if (!settled[edge.callee] || !settled[edge.target]) continue;
-          length += way_out[edge.callee];
-        }
-        if (length < way_out[from]) {
-          way_out[from] = length;
-          queue.emplace(length, from);
-        }
-      }
-    }
-  }
-
   // A rule that comes back to itself before it has read a byte would be called for ever.
-  Result<void> refuse_left_recursion() {
+  Result<void> refuse_left_recursion(const Grammar& grammar) {
+    seen_by_.assign(node_count_, starts_.size());
     const std::size_t count = starts_.size();
     std::vector<std::vector<std::size_t>> calls_first(count);
     std::vector<std::size_t> callers(count, 0);
     for (std::size_t rule = 0; rule < count; ++rule) {
-      calls_first[rule] = first_calls(rule);
+      calls_first[rule] = first_calls(grammar, rule);
       for (const std::size_t callee : calls_first[rule]) ++callers[callee];
     }
     std::vector<std::size_t> free;
@@ -210,7 +154,7 @@ class GrammarBuilder::Compiler {
                 named_in_circle(calls_first, callers));
   }
 
-  std::vector<std::size_t> first_calls(std::size_t rule) {
+  std::vector<std::size_t> first_calls(const Grammar& grammar, std::size_t rule) {
     std::vector<std::size_t> rules;
     std::vector<Node> open;
     const auto visit = [&](Node node) {
@@ -222,11 +166,11 @@ class GrammarBuilder::Compiler {
     while (!open.empty()) {
       const Node node = open.back();
       open.pop_back();
-      for (const Edge& edge : grammar_.edges(node)) {
+      for (const Edge& edge : grammar.edges(node)) {
         if (edge.kind == Edge::Kind::jump) visit(edge.target);
         if (edge.kind != Edge::Kind::call) continue;
         rules.push_back(edge.callee / 2);  // rules' starts and ends were the first nodes made
-        if (grammar_.way_out(edge.callee) == 0) visit(edge.target);
+        if (grammar.way_out(edge.callee) == 0) visit(edge.target);
       }
     }
     return rules;
@@ -251,26 +195,11 @@ class GrammarBuilder::Compiler {
     return "(unnamed)";
   }
 
-  void classify_bytes() {
-    std::bitset<257> borders;
-    borders.set(0);
-    for (const auto& [from, edge] : edges_) {
-      if (edge.kind != Edge::Kind::bytes) continue;
-      borders.set(edge.first);
-      borders.set(edge.last + std::size_t{1});
-    }
-    for (std::size_t byte = 0; byte < 256; ++byte) {
-      if (borders.test(byte)) grammar_.least_bytes_.push_back(static_cast<std::uint8_t>(byte));
-      grammar_.class_of_[byte] = static_cast<std::uint8_t>(grammar_.least_bytes_.size() - 1);
-    }
-  }
-
   const GrammarBuilder& source_;
-  Grammar grammar_;
   std::size_t node_count_ = 0;
   std::vector<Node> starts_, ends_;   // [rules]
   std::vector<std::size_t> seen_by_;  // [nodes] the rule that came by last
-  std::vector<std::pair<Node, Edge>> edges_;
+  std::vector<Grammar::FromEdge> edges_;
 };
 
 Result<Grammar> GrammarBuilder::build(Rule root) const { return Compiler(*this).run(root); }

@@ -1,7 +1,7 @@
 // Output that follows a grammar: which tokens may come next, and what came.
 //
-//   auto compiled = std::make_shared<CompiledGrammar>(json_grammar(), vocabulary);
-//   Constraint constraint(*compiled);
+//   QUIRE_TRY(CompiledGrammar compiled, CompiledGrammar::create(json_grammar(), vocabulary));
+//   Constraint constraint(compiled);
 //   for (left = limit; !constraint.finished() && left > 0; --left) {
 //     constraint.mask(left, bits);  // sample among these
 //     constraint.accept(token);
@@ -27,21 +27,18 @@ namespace quire {
 // by one thread.
 class CompiledGrammar {
  public:
+  // Only texts of bytes that are tokens on their own are generated: whatever is begun can then be ended. Real
+  // vocabularies lack at most control characters and leading bytes of characters that do not exist.
+  //
   // Masks beyond most_bytes are not kept for later constraints; those at work keep theirs to their end.
-  CompiledGrammar(Grammar grammar, std::shared_ptr<const TokenTrie> vocabulary,
-                  std::size_t most_bytes = std::size_t{64} << 20)
-      : grammar_(std::make_shared<const Grammar>(std::move(grammar))),
-        vocabulary_(std::move(vocabulary)),
-        most_bytes_(most_bytes) {}
+  static Result<CompiledGrammar> create(const Grammar& grammar, std::shared_ptr<const TokenTrie> vocabulary,
+                                        std::size_t most_bytes = std::size_t{64} << 20);
 
-  std::shared_ptr<MaskTable> masks() {
-    if (masks_ == nullptr || masks_->bytes() > most_bytes_) {
-      masks_ = std::make_shared<MaskTable>(grammar_, vocabulary_);
-    }
-    return masks_;
-  }
+  std::shared_ptr<MaskTable> masks();
 
  private:
+  CompiledGrammar(Grammar grammar, std::shared_ptr<const TokenTrie> vocabulary, std::size_t most_bytes);
+
   std::shared_ptr<const Grammar> grammar_;
   std::shared_ptr<const TokenTrie> vocabulary_;
   std::size_t most_bytes_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,21 +42,33 @@ class Grammar {
   std::uint32_t way_out(Node node) const { return way_out_[node]; }
   std::size_t node_count() const { return way_out_.size(); }
 
-  // Bytes of one class are alike to every edge. Classes are numbered by their least bytes.
-  std::size_t class_count() const { return least_bytes_.size(); }
+  // The texts of this grammar that have no other bytes than these. Fails where there are none.
+  Result<Grammar> limited_to(const std::bitset<256>& bytes) const;
+
+  // Bytes of one class are alike to every edge.
+  std::size_t class_count() const { return class_count_; }
   std::uint8_t class_of(std::uint8_t byte) const { return class_of_[byte]; }
-  std::uint8_t least_byte(std::size_t byte_class) const { return least_bytes_[byte_class]; }
 
  private:
   friend class grammar::GrammarBuilder;
   Grammar() = default;
+
+  struct FromEdge {
+    Node from;
+    Edge edge;
+  };
+  // ends: of all rules.
+  static Result<Grammar> create(Node start, std::size_t node_count, std::vector<FromEdge> edges,
+                                const std::vector<Node>& ends);
+  void find_ways_out(const std::vector<FromEdge>& edges, const std::vector<Node>& ends);
+  void classify_bytes();
 
   Node start_ = 0;
   std::vector<Edge> edges_;                 // by node
   std::vector<std::uint32_t> edge_begins_;  // [nodes + 1]
   std::vector<std::uint32_t> way_out_;      // [nodes]
   std::array<std::uint8_t, 256> class_of_{};
-  std::vector<std::uint8_t> least_bytes_;  // [classes]
+  std::size_t class_count_ = 0;
 };
 
 // Rules as llama.cpp writes them, from `root`. Left recursion is refused.

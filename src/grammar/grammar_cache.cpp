@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/fail.h"
 
 namespace quire {
 
@@ -31,9 +32,9 @@ Result<std::shared_ptr<CompiledGrammar>> GrammarCache::get(const GrammarSource& 
     uses_.splice(uses_.begin(), uses_, known->second.use);
     return known->second.grammar;
   }
-  Result<Grammar> grammar = compile_grammar(source);
-  if (!grammar.ok()) return std::move(grammar).error();
-  auto compiled = std::make_shared<CompiledGrammar>(std::move(grammar).value(), vocabulary_);
+  QUIRE_TRY(const Grammar grammar, compile_grammar(source));
+  QUIRE_TRY(CompiledGrammar writable, CompiledGrammar::create(grammar, vocabulary_));
+  auto compiled = std::make_shared<CompiledGrammar>(std::move(writable));
   if (entries_.size() == capacity_) {
     entries_.erase(*uses_.back());
     uses_.pop_back();

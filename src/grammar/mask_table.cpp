@@ -40,6 +40,31 @@ void MaskTable::walk(State from, std::uint32_t first, std::uint32_t last, const 
   }
 }
 
+template <class Visit>
+void MaskTable::walk_all(State from, const Visit& visit) {
+  walk(from, 0, static_cast<std::uint32_t>(vocabulary_->nodes().size()), visit);
+}
+
+template <class Found>
+void MaskTable::walk_leaves(State state, const Inside& inside, const Found& found) {
+  const auto visit = [&](std::uint32_t node, State to) {
+    const std::span<const TokenId> tokens = vocabulary_->tokens(node);
+    if (!tokens.empty()) found(tokens, to);
+    return true;
+  };
+  for (const std::uint32_t leave : inside.leaves) {
+    const State at = after(state, vocabulary_->path(leave));
+    if (at == Automaton::kDead) continue;
+    visit(leave, at);
+    walk(at, leave + 1, vocabulary_->nodes()[leave].end, visit);
+  }
+}
+
+MaskTable::State MaskTable::after(State state, std::string_view bytes) {
+  for (const char byte : bytes) state = automaton_.step(state, static_cast<std::uint8_t>(byte));
+  return state;
+}
+
 void MaskTable::fill(State state, std::int64_t remaining, std::span<std::uint64_t> bits) {
   QUIRE_ASSERT(bits.size() == (vocabulary_->vocabulary() + 63) / 64, "a mask of another vocabulary");
   std::fill(bits.begin(), bits.end(), 0);
@@ -48,49 +73,38 @@ void MaskTable::fill(State state, std::int64_t remaining, std::span<std::uint64_
   }
   if (remaining <= 0) return;
   const Mask& mask = mask_of(state);
-  if (mask.worst < remaining) {
-    mask.allowed.add_to(bits);
-    if (mask.inside != nullptr) mask.inside->allowed.add_to(bits);
-    return;
+  if (mask.worst >= remaining) return fill_closely(state, remaining, bits);
+  mask.allowed.add_to(bits);
+  mask.inside->allowed.add_to(bits);
+}
+
+void MaskTable::fill_closely(State state, std::int64_t remaining, std::span<std::uint64_t> bits) {
+  const State inside = automaton_.split(state).inside;
+  for (const Group& group : groups_of(inside)) {
+    const State to = after(state, vocabulary_->bytes(group.sample));
+    if (to != Automaton::kDead && tokens_to_close(to) < remaining) group.tokens.add_to(bits);
   }
-  walk(state, 0, static_cast<std::uint32_t>(vocabulary_->nodes().size()), [&](std::uint32_t node, State to) {
-    const std::span<const TokenId> tokens = vocabulary_->tokens(node);
-    if (!tokens.empty() && tokens_to_close(to) < remaining) {
-      for (const TokenId token : tokens) set_bit(bits, token);
-    }
-    return true;
+  walk_leaves(state, inside_of(inside), [&](std::span<const TokenId> tokens, State to) {
+    if (tokens_to_close(to) >= remaining) return;
+    for (const TokenId token : tokens) set_bit(bits, token);
   });
 }
 
 const MaskTable::Mask& MaskTable::mask_of(State state) {
-  const auto [known, is_new] = masks_.try_emplace(state);
-  Mask& mask = known->second;
-  if (!is_new) return mask;
-
-  std::vector<TokenId> allowed;
-  const auto allow = [&](std::uint32_t node, State to) {
-    const std::span<const TokenId> tokens = vocabulary_->tokens(node);
-    if (!tokens.empty()) mask.worst = std::max(mask.worst, tokens_to_close(to));
-    allowed.insert(allowed.end(), tokens.begin(), tokens.end());
-    return true;
-  };
+  if (const auto known = masks_.find(state); known != masks_.end()) return known->second;
   const Automaton::Split split = automaton_.split(state);
-  if (split.outside == Automaton::kDead) {
-    walk(state, 0, static_cast<std::uint32_t>(vocabulary_->nodes().size()), allow);
-  } else {
-    mask.inside = &inside_of(split.inside);
-    if (mask.inside->worst > 0) mask.worst = mask.inside->worst + tokens_to_close(split.outside);
-    for (const std::uint32_t leave : mask.inside->leaves) {
-      State at = state;
-      for (const char byte : vocabulary_->path(leave)) at = automaton_.step(at, static_cast<std::uint8_t>(byte));
-      if (at == Automaton::kDead) continue;
-      allow(leave, at);
-      walk(at, leave + 1, vocabulary_->nodes()[leave].end, allow);
-    }
+  Mask mask{&inside_of(split.inside), {}, 0};
+  if (mask.inside->worst > 0) {
+    mask.worst = mask.inside->worst + (split.outside == Automaton::kDead ? 0 : tokens_to_close(split.outside));
   }
+  std::vector<TokenId> allowed;
+  walk_leaves(state, *mask.inside, [&](std::span<const TokenId> tokens, State to) {
+    mask.worst = std::max(mask.worst, tokens_to_close(to));
+    allowed.insert(allowed.end(), tokens.begin(), tokens.end());
+  });
   mask.allowed = packed(std::move(allowed));
   kept_bytes_ += sizeof(Mask);
-  return mask;
+  return masks_.emplace(state, std::move(mask)).first->second;
 }
 
 const MaskTable::Inside& MaskTable::inside_of(State state) {
@@ -98,7 +112,7 @@ const MaskTable::Inside& MaskTable::inside_of(State state) {
   Inside& inside = known->second;
   if (!is_new) return inside;
   std::vector<TokenId> allowed;
-  walk(state, 0, static_cast<std::uint32_t>(vocabulary_->nodes().size()), [&](std::uint32_t node, State to) {
+  walk_all(state, [&](std::uint32_t node, State to) {
     if (automaton_.complete(to)) {
       inside.leaves.push_back(node);
       return false;
@@ -111,6 +125,26 @@ const MaskTable::Inside& MaskTable::inside_of(State state) {
   inside.allowed = packed(std::move(allowed));
   kept_bytes_ += sizeof(Inside) + inside.leaves.size() * sizeof(std::uint32_t);
   return inside;
+}
+
+const std::vector<MaskTable::Group>& MaskTable::groups_of(State inside) {
+  const auto [known, is_new] = groups_.try_emplace(inside);
+  if (!is_new) return known->second;
+  std::unordered_map<State, std::vector<TokenId>> tokens_by_state;
+  walk_all(inside, [&](std::uint32_t node, State to) {
+    if (automaton_.complete(to)) return false;
+    const std::span<const TokenId> tokens = vocabulary_->tokens(node);
+    if (tokens.empty()) return true;
+    std::vector<TokenId>& alike = tokens_by_state[to];
+    alike.insert(alike.end(), tokens.begin(), tokens.end());
+    return true;
+  });
+  for (auto& [state, tokens] : tokens_by_state) {
+    const TokenId sample = tokens.front();
+    known->second.push_back({sample, packed(std::move(tokens))});
+  }
+  kept_bytes_ += known->second.size() * sizeof(Group);
+  return known->second;
 }
 
 MaskTable::TokenSet MaskTable::packed(std::vector<TokenId> tokens) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -49,28 +50,42 @@ class MaskTable {
   };
   struct Inside {
     TokenSet allowed;                   // without leaving the state's context
-    std::vector<std::uint32_t> leaves;  // nodes of the tree that leave it
+    std::vector<std::uint32_t> leaves;  // nodes of the tree that leave it; what is below is for the context to say
     std::int64_t worst = 0;             // most tokens_to_close after one of them
   };
   struct Mask {
-    const Inside* inside = nullptr;
+    const Inside* inside;
     TokenSet allowed;        // those not in `inside`
     std::int64_t worst = 0;  // most tokens_to_close after any of them
+  };
+  // Tokens that lead to the same state, so that one can answer for all.
+  struct Group {
+    TokenId sample;
+    TokenSet tokens;
   };
 
   const Mask& mask_of(State state);
   const Inside& inside_of(State state);
+  const std::vector<Group>& groups_of(State inside);
+  void fill_closely(State state, std::int64_t remaining, std::span<std::uint64_t> bits);
   TokenSet packed(std::vector<TokenId> tokens);
+  State after(State state, std::string_view bytes);
 
   // Calls visit(node, state) for the nodes that state `from` can follow; where it returns false, what is below is
   // passed over. first, last: siblings and what is below them.
   template <class Visit>
   void walk(State from, std::uint32_t first, std::uint32_t last, const Visit& visit);
+  template <class Visit>
+  void walk_all(State from, const Visit& visit);
+  // Calls found(tokens, state) for the tokens that leave a state's context, or end just there.
+  template <class Found>
+  void walk_leaves(State state, const Inside& inside, const Found& found);
 
   std::shared_ptr<const TokenTrie> vocabulary_;
   Automaton automaton_;
   std::unordered_map<State, Mask> masks_;
   std::unordered_map<State, Inside> insides_;  // Mask points to them
+  std::unordered_map<State, std::vector<Group>> groups_;
   std::vector<std::int32_t> tokens_to_close_;  // [states], or fewer; negative where unknown
   std::vector<State> path_;                    // [longest token + 1] walk's states, by depth
   std::size_t kept_bytes_ = 0;

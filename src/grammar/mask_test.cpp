@@ -69,7 +69,7 @@ TEST(Mask, IsWhatEachTokenAloneSays) {
     const Result<Grammar> grammar = parse_gbnf(source);
     ASSERT_TRUE(grammar.ok()) << source << grammar.error().message;
     const auto vocabulary = trie_of(random_vocabulary(random));
-    CompiledGrammar compiled(*grammar, vocabulary);
+    CompiledGrammar compiled = compiled_of(*grammar, vocabulary);
     MaskTable truth(std::make_shared<const Grammar>(*grammar), vocabulary);
     std::vector<std::uint64_t> mask = empty_mask(*vocabulary);
     for (int run = 0; run < 3; ++run) {

@@ -57,7 +57,7 @@ TEST(Regex, WhatItGeneratesMatches) {
   const auto vocabulary = trie_of(tokens);
   std::mt19937 random(3);
   for (const char* pattern : kPatterns) {
-    CompiledGrammar compiled(grammar_of_regex(pattern).value(), vocabulary);
+    CompiledGrammar compiled = compiled_of(grammar_of_regex(pattern).value(), vocabulary);
     const std::regex expected(pattern);
     for (int i = 0; i < 50; ++i) {
       const auto text = random_text(compiled, *vocabulary, 12, random);

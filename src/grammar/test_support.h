@@ -58,6 +58,14 @@ inline Automaton automaton_of(Result<Grammar> grammar) {
 
 inline std::string message_of(const Result<Grammar>& grammar) { return grammar.ok() ? "" : grammar.error().message; }
 
+inline CompiledGrammar compiled_of(const Result<Grammar>& grammar, std::shared_ptr<const TokenTrie> vocabulary,
+                                   std::size_t most_bytes = 64 << 20) {
+  EXPECT_TRUE(grammar.ok()) << message_of(grammar);
+  auto compiled = CompiledGrammar::create(*grammar, std::move(vocabulary), most_bytes);
+  EXPECT_TRUE(compiled.ok()) << compiled.error().message;
+  return std::move(compiled).value();
+}
+
 inline std::vector<std::uint64_t> empty_mask(const TokenTrie& vocabulary) {
   return std::vector<std::uint64_t>((vocabulary.vocabulary() + 63) / 64);
 }

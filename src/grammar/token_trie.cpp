@@ -7,11 +7,6 @@
 #include "core/fail.h"
 
 namespace quire {
-namespace {
-
-bool used_in_utf8(unsigned byte) { return byte != 0xC0 && byte != 0xC1 && byte <= 0xF4; }
-
-}  // namespace
 
 Result<TokenTrie> TokenTrie::create(std::size_t vocabulary, const std::function<std::string_view(TokenId)>& bytes_of,
                                     std::vector<TokenId> end_tokens) {
@@ -22,7 +17,6 @@ Result<TokenTrie> TokenTrie::create(std::size_t vocabulary, const std::function<
       return fail(Errc::invalid_argument, "end token {} is not among the {} tokens", token, vocabulary);
     }
   }
-  std::vector<bool> is_token(256);
   for (std::size_t i = 0; i < vocabulary; ++i) {
     const auto token = static_cast<TokenId>(i);
     const bool ends = std::find(trie.end_tokens_.begin(), trie.end_tokens_.end(), token) != trie.end_tokens_.end();
@@ -34,14 +28,9 @@ Result<TokenTrie> TokenTrie::create(std::size_t vocabulary, const std::function<
     trie.text_ += text;
     trie.longest_ = std::max(trie.longest_, text.size());
     if (!text.empty()) trie.tokens_.push_back(token);
-    if (text.size() == 1) is_token[static_cast<std::uint8_t>(text[0])] = true;
+    if (text.size() == 1) trie.single_bytes_.set(static_cast<std::uint8_t>(text[0]));
   }
   trie.begins_.push_back(static_cast<std::uint32_t>(trie.text_.size()));
-  for (unsigned byte = 0; byte < 256; ++byte) {
-    if (is_token[byte] || !used_in_utf8(byte)) continue;
-    return fail(Errc::unsupported, "no token is the byte 0x{:02X} alone; constrained output needs one for every byte",
-                byte);
-  }
 
   std::stable_sort(trie.tokens_.begin(), trie.tokens_.end(),
                    [&](TokenId a, TokenId b) { return trie.bytes(a) < trie.bytes(b); });

@@ -1,6 +1,7 @@
 // A vocabulary as a tree of bytes, for asking a question of all tokens at once.
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -24,14 +25,14 @@ class TokenTrie {
     std::uint8_t byte;
   };
 
-  // bytes_of gives a token's text, nothing for control tokens: those are never part of a text. Every byte that
-  // UTF-8 uses must be a token, or a text might need one that cannot be written.
+  // bytes_of gives a token's text, nothing for control tokens: those are never part of a text.
   static Result<TokenTrie> create(std::size_t vocabulary, const std::function<std::string_view(TokenId)>& bytes_of,
                                   std::vector<TokenId> end_tokens);
 
   std::size_t vocabulary() const { return begins_.size() - 1; }
   std::span<const TokenId> end_tokens() const { return end_tokens_; }
   std::size_t longest_token() const { return longest_; }
+  const std::bitset<256>& single_bytes() const { return single_bytes_; }  // those that are tokens on their own
   std::string_view bytes(TokenId token) const;  // nothing for an id that is no token, or is not text
 
   std::span<const Node> nodes() const { return std::span(nodes_).first(nodes_.size() - 1); }
@@ -68,6 +69,7 @@ class TokenTrie {
   std::vector<TokenId> tokens_;  // by their bytes
   std::vector<Node> nodes_;      // and one behind the last
   std::size_t longest_ = 0;
+  std::bitset<256> single_bytes_;
 };
 
 }  // namespace quire
