@@ -64,7 +64,7 @@ std::vector<TokenId> allowed_one_by_one(MaskTable& truth, MaskTable::State state
 TEST(Mask, IsWhatEachTokenAloneSays) {
   std::mt19937 random(11);
   int masks = 0;
-  for (int seed = 0; seed < 60; ++seed) {
+  for (int seed = 0; seed < 25; ++seed) {
     const std::string source = random_gbnf(random);
     const Result<Grammar> grammar = parse_gbnf(source);
     ASSERT_TRUE(grammar.ok()) << source << grammar.error().message;
@@ -94,7 +94,7 @@ TEST(Mask, IsWhatEachTokenAloneSays) {
       ASSERT_TRUE(constraint.complete()) << source;
     }
   }
-  EXPECT_GT(masks, 1000);
+  EXPECT_GT(masks, 500);
 }
 
 }  // namespace

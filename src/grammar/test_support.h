@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <memory>
 #include <optional>
 #include <random>
@@ -78,6 +80,23 @@ inline std::vector<TokenId> tokens_in(const std::vector<std::uint64_t>& mask) {
   return tokens;
 }
 
+inline std::optional<TokenId> random_token(const std::vector<std::uint64_t>& mask, std::mt19937& random) {
+  std::size_t count = 0;
+  for (const std::uint64_t word : mask) count += static_cast<std::size_t>(std::popcount(word));
+  if (count == 0) return std::nullopt;
+  std::size_t skip = random() % count;
+  for (std::size_t i = 0;; ++i) {
+    const auto here = static_cast<std::size_t>(std::popcount(mask[i]));
+    if (skip >= here) {
+      skip -= here;
+      continue;
+    }
+    std::uint64_t word = mask[i];
+    for (; skip > 0; --skip) word &= word - 1;
+    return static_cast<TokenId>(i * 64 + static_cast<std::size_t>(std::countr_zero(word)));
+  }
+}
+
 // Draws among the allowed tokens until the end token or the limit; nothing if it gets stuck or is not complete.
 inline std::optional<std::string> random_text(CompiledGrammar& compiled, const TokenTrie& vocabulary,
                                               std::int64_t limit, std::mt19937& random) {
@@ -86,12 +105,12 @@ inline std::optional<std::string> random_text(CompiledGrammar& compiled, const T
   std::string text;
   for (std::int64_t left = limit; left >= 0; --left) {
     constraint.mask(left, mask);
-    const std::vector<TokenId> allowed = tokens_in(mask);
-    if (allowed.empty()) break;
-    const TokenId token = allowed[random() % allowed.size()];
-    if (token == kEndToken) return text;
-    if (!constraint.accept(token)) break;
-    text += vocabulary.bytes(token);
+    const auto token = random_token(mask, random);
+    if (!token) break;
+    const auto ends = vocabulary.end_tokens();
+    if (std::find(ends.begin(), ends.end(), *token) != ends.end()) return text;
+    if (!constraint.accept(*token)) break;
+    text += vocabulary.bytes(*token);
   }
   ADD_FAILURE() << "stuck or not complete after: " << text;
   return std::nullopt;
