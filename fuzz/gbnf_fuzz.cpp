@@ -1,0 +1,12 @@
+// Any bytes as a GBNF grammar: parsed, and followed if they parse.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "grammar_walk.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto parsed = quire::parse_gbnf(std::string_view(reinterpret_cast<const char*>(data), size));
+  if (parsed.ok()) quire::fuzzing::walk(*parsed, size);
+  return 0;
+}
