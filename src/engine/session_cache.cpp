@@ -18,11 +18,9 @@ Result<KvFormat> format_of(std::string_view name) {
   return fail(Errc::invalid_argument, "cache type '{}' is not known; expected {}", name, names);
 }
 
-std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
-
 // The first page in 16 bits is nearly free and worth a tenth of the error. Below four bits the
 // recent tokens must be exact too, or text falls apart.
-std::int64_t default_sinks(KvFormat) { return kPageTokens; }
+constexpr std::int64_t kDefaultSinks = kPageTokens;
 std::int64_t default_recent(KvFormat keys, KvFormat values) {
   const auto coarse = [](KvFormat f) { return f == KvFormat::q2 || f == KvFormat::k2; };
   return coarse(keys) || coarse(values) ? 128 : 0;
@@ -70,7 +68,7 @@ Result<SessionCache> SessionCache::create(const ModelConfig& config, const Sessi
                 "cache policy {}: {} learned its positions, so tokens cannot move; use window or full", settings.policy,
                 config.name);
   }
-  choice.sink_pages = pages_for(settings.sinks >= 0 ? settings.sinks : default_sinks(choice.keys));
+  choice.sink_pages = pages_for(settings.sinks >= 0 ? settings.sinks : kDefaultSinks);
   choice.recent_pages = pages_for(settings.recent >= 0 ? settings.recent : default_recent(choice.keys, choice.values));
   // Rotary positions go on for ever as long as no query looks further back than it was trained to.
   const bool endless = visible.window > 0 && config.positions != PositionKind::learned;

@@ -7,8 +7,6 @@
 namespace quire::property {
 namespace {
 
-std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
-
 // Whether the query at `position` sees anything of a page.
 bool sees(const KvVisibility& visible, std::int64_t page, std::int64_t position) {
   const std::int64_t begin = page * kPageTokens, end = begin + kPageTokens;
