@@ -123,8 +123,8 @@ Result<void> KvCache::evict(SequenceId id, const Eviction& eviction, const Reten
     const Candidates candidates(sequence.tables[group], eviction.first_position);
     const std::int64_t keep = std::min(eviction.keep, candidates.count());
     groups.push_back(group);
-    wants.push_back({layout.lossless ? wide_class(group) : packed_class(group),
-                     static_cast<std::uint64_t>((keep + kPageTokens - 1) / kPageTokens)});
+    wants.push_back(
+        {layout.lossless ? wide_class(group) : packed_class(group), static_cast<std::uint64_t>(pages_for(keep))});
   }
   if (groups.empty()) return {};
   // For all groups at once: where memory is short, nothing has changed.

@@ -19,8 +19,6 @@
 
 namespace quire {
 
-constexpr int kBlockTokens = 32;
-
 struct BlockName {
   Digest before;  // everything up to the block; equal for blocks that may follow the same history
   Digest chain;   // the same with the block's tokens

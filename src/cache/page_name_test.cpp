@@ -14,7 +14,7 @@ namespace {
 Digest digest_of(int value) { return Hasher().update(value).finish(); }
 
 std::vector<TokenId> block_from(TokenId first) {
-  std::vector<TokenId> tokens(kBlockTokens);
+  std::vector<TokenId> tokens(kPageTokens);
   std::iota(tokens.begin(), tokens.end(), first);
   return tokens;
 }

@@ -35,6 +35,7 @@ void PageTable::extend(std::int64_t length, std::int64_t count, std::vector<Page
   if (count == 0) return;
   const std::int64_t first = length / kPageTokens, filled = length % kPageTokens, end = length + count;
   QUIRE_ASSERT(std::ssize(slots_) == pages_for(length), "a table that does not end at the sequence's length");
+  changes_from(first);
   if (filled != 0 && slots_[at(first)].wide.use_count() > 1) {
     PageRef mine = take(wide);
     copies.push_back({slots_[at(first)].wide.data(), mine.data(), filled - planted(Bug::copy_one_row_short)});
@@ -47,6 +48,7 @@ void PageTable::extend(std::int64_t length, std::int64_t count, std::vector<Page
 }
 
 void PageTable::undo(std::int64_t length) {
+  changes_from(length / kPageTokens);
   slots_.resize(at(std::min(std::ssize(slots_), pages_for(length))));
   if (length % kPageTokens == 0) return;
   slots_.back().packed = {};
@@ -57,7 +59,8 @@ void PageTable::settle(std::int64_t length) {
   replaced_ = {};
   const std::int64_t open = length / kPageTokens;
   slots_.resize(at(std::min(std::ssize(slots_), pages_for(length))));
-  for (std::int64_t page = 0; page < std::ssize(slots_); ++page) {
+  changes_from(settled_);
+  for (std::int64_t page = settled_; page < std::ssize(slots_); ++page) {
     PageSlot& slot = slots_[at(page)];
     if (page >= open) slot.packed = {};
     if (page < open && !layout_->reads_wide(page, open)) slot.wide = {};
@@ -65,6 +68,12 @@ void PageTable::settle(std::int64_t length) {
     if (planted(Bug::window_frees_shared) && slot.wide.use_count() > 1) slot.wide.miscount();
     slot = {};
   }
+  const auto final = [&](std::int64_t page) {
+    const bool wide_for_ever = layout_->lossless || page < layout_->sink_pages;
+    const bool held_for_ever = visible_.window == 0 || page * kPageTokens < visible_.sinks;
+    return (wide_for_ever || !layout_->reads_wide(page, open)) && (held_for_ever || !visible_.holds_page(page, length));
+  };
+  while (settled_ < open && final(settled_)) ++settled_;
 }
 
 // Every page the query at `length` reads must be there in the state it reads.
@@ -82,6 +91,8 @@ bool PageTable::resumable(std::int64_t length) const {
 
 void PageTable::truncate(std::int64_t length) {
   if (length == 0) return clear();
+  settled_ = std::min(settled_, length / kPageTokens);
+  changes_from(length / kPageTokens);
   slots_.resize(at(std::min(std::ssize(slots_), pages_for(length))));
   if (length % kPageTokens != 0) slots_.back().packed = {};
 }
@@ -89,6 +100,7 @@ void PageTable::truncate(std::int64_t length) {
 void PageTable::drop_front(std::int64_t position) {
   const std::int64_t pages = std::min(position / kPageTokens, std::ssize(slots_));
   QUIRE_ASSERT(pages * kPageTokens >= first_position_, "a front that was dropped before");
+  changes_from(first_position_ / kPageTokens);
   for (std::int64_t page = first_position_ / kPageTokens; page < pages; ++page) slots_[at(page)] = {};
   first_position_ = pages * kPageTokens;
   kept_.clear();
@@ -103,6 +115,8 @@ void PageTable::miscount() {
 
 void PageTable::clear() {
   slots_.clear();
+  settled_ = 0;
+  changes_from(0);
   kept_.clear();
   kept_tokens_ = 0;
   first_position_ = 0;
@@ -116,9 +130,12 @@ void PageTable::replace_front(std::int64_t first, std::vector<PageRef> kept, std
 }
 
 KvTable PageTable::view() const {
-  entries_.clear();
   const auto data = [](const PageRef& page) { return page ? page.data() : nullptr; };
-  for (const PageSlot& slot : slots_) entries_.push_back({data(slot.wide), data(slot.packed)});
+  entries_.resize(slots_.size());
+  for (; viewed_ < std::ssize(slots_); ++viewed_) {
+    const PageSlot& slot = slots_[at(viewed_)];
+    entries_[at(viewed_)] = {data(slot.wide), data(slot.packed)};
+  }
   kept_entries_.clear();
   for (const PageRef& page : kept_) kept_entries_.push_back(page.data());
   return {entries_.data(), kept_entries_.data(), kept_tokens_, first_position_, visible_};

@@ -8,6 +8,7 @@
 // share them. An open page may be shared too (fork): whoever writes to it first copies it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -60,7 +61,10 @@ class PageTable {
   void clear();
   void miscount();  // a planted bug: see PageRef
 
-  PageSlot& slot(std::int64_t page) { return slots_[static_cast<std::size_t>(page)]; }
+  PageSlot& slot(std::int64_t page) {
+    changes_from(page);
+    return slots_[static_cast<std::size_t>(page)];
+  }
   // For prefix reuse: page number size() of the table, sealed, shared with whoever else holds it.
   void push_sealed(PageSlot slot) { slots_.push_back(std::move(slot)); }
 
@@ -85,6 +89,8 @@ class PageTable {
   KvTable view() const;
 
  private:
+  void changes_from(std::int64_t page) { viewed_ = std::min(viewed_, page); }
+
   const KvGroupLayout* layout_;
   KvVisibility visible_;
   std::vector<PageSlot> slots_;  // [page]; empty where nothing is kept any more
@@ -92,7 +98,9 @@ class PageTable {
   std::vector<PageRef> kept_;
   std::int64_t kept_tokens_ = 0;
   std::int64_t first_position_ = 0;
-  // The same as plain pointers, rebuilt by view().
+  std::int64_t settled_ = 0;  // pages before this one have nothing left to give back
+  // The same as plain pointers, brought up to date by view() from the first page that changed.
+  mutable std::int64_t viewed_ = 0;
   mutable std::vector<KvTableEntry> entries_;
   mutable std::vector<const std::byte*> kept_entries_;
 };

@@ -23,6 +23,7 @@
 #include "cache/resume.h"
 #include "core/hash.h"
 #include "core/ids.h"
+#include "kv/format.h"
 
 namespace quire {
 
@@ -55,7 +56,8 @@ struct IndexStats {
 
 class PrefixIndex {
  public:
-  PrefixIndex(std::vector<GroupNeed> groups, std::unique_ptr<EvictionPolicy> policy, int block_tokens = kBlockTokens);
+  PrefixIndex(std::vector<GroupNeed> groups, std::unique_ptr<EvictionPolicy> policy,
+              int block_tokens = static_cast<int>(kPageTokens));
 
   // The longest prefix after which every group can go on; compared token by token, and at least
   // one token is left to compute. `chain` stands at its start.

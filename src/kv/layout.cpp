@@ -103,7 +103,7 @@ Result<void> check_visibility(const KvVisibility& visible) {
 
 std::uint64_t sequence_bytes(const KvGroupLayout& layout, std::int64_t tokens, const KvVisibility& policy) {
   const KvVisibility visible = narrower(layout.visible, policy);
-  const std::int64_t pages = (tokens + kPageTokens - 1) / kPageTokens, open = tokens / kPageTokens;
+  const std::int64_t pages = pages_for(tokens), open = tokens / kPageTokens;
   std::int64_t bytes = 0;
   for (std::int64_t page = 0; page < pages; ++page) {
     if (!visible.holds_page(page, tokens)) continue;

@@ -12,6 +12,9 @@
 
 namespace quire {
 
+// Pages that hold so many tokens, the last one perhaps in part.
+constexpr std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
 // The layers of a model with one shape and one retention rule.
 struct KvGroupSpec {
   std::int64_t layers = 0;
