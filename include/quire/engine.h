@@ -32,12 +32,21 @@ struct EngineOptions {
   double prefill_budget_ms = 0;
   std::int64_t stream_tokens = 256;  // a reader may fall behind by so many; then its request pauses
   bool share_prefixes = true;
-  bool poison = false;  // fresh pages are filled with NaN: for tests
+  std::shared_ptr<const Model> draft;  // a smaller model of the same vocabulary that guesses ahead
+  bool poison = false;                 // fresh pages are filled with NaN: for tests
 };
 
 enum class Speculation {
   off,
   prompt_lookup,  // guesses that what followed these words before follows again
+  draft_model,    // asks EngineOptions::draft
+};
+
+// What an answer must look like; it is always complete within max_tokens.
+struct OutputFormat {
+  enum class Kind { text, json, schema, regex, gbnf };
+  Kind kind = Kind::text;
+  std::string source;  // of the last three
 };
 
 enum class Embedding {
@@ -57,6 +66,7 @@ struct Request {
   int choices = 1;                // so many answers to the one prompt, seeds counting up
   int beams = 1;                  // above 1: beam search; the best `choices` come when all are done
   int top_logprobs = -1;          // with each token its log-probability, and so many alternatives'; -1: none
+  OutputFormat format;
   Speculation speculation = Speculation::off;
   // Prompt tokens from this one on come first in the stream, with their log-probabilities; -1: none do.
   std::int64_t score_from = -1;

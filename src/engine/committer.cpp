@@ -1,5 +1,7 @@
 #include "engine/committer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -40,11 +42,29 @@ std::int64_t last_row(const Work& work) { return work.first_logits + work.tokens
 
 }  // namespace
 
-// Draws the next token of a branch and streams it.
-TokenId Committer::take(Job& job, Branch& branch, std::span<const float> logits) {
+std::int64_t Committer::tokens_left(const Job& job, const Branch& branch) {
+  const std::int64_t length = std::ssize(branch.tokens);
+  const std::int64_t by_context = job.limit + 1 - length;
+  if (job.request.max_tokens < 0) return by_context;
+  return std::min(by_context, job.prompt + job.request.max_tokens - length);
+}
+
+std::span<const std::uint64_t> Committer::allowed(const Job& job, const Branch& branch) {
+  if (!branch.constraint) return {};
+  mask_.resize((static_cast<std::size_t>(model_.info().vocabulary) + 63) / 64);
+  branch.constraint->mask(tokens_left(job, branch), mask_);
+  return mask_;
+}
+
+// Draws the next token of a branch and streams it. A guess that was drawn from `guessed` stays where it may.
+TokenId Committer::take(Job& job, Branch& branch, std::span<const float> logits, const Guess& guess) {
   StreamEvent event;
   event.choice = branch.choice;
-  const TokenId token = branch.sampler.sample(logits, branch.tokens);
+  const auto may_come = allowed(job, branch);
+  const TokenId token = guess.chances.empty()
+                            ? branch.sampler.sample(logits, branch.tokens, may_come)
+                            : branch.sampler.correct(guess.token, guess.chances,
+                                                     branch.sampler.distribution(logits, branch.tokens, may_come));
   const auto now = Clock::now();
   if (job.first_token == Clock::time_point{}) {
     job.first_token = now;
@@ -59,6 +79,7 @@ TokenId Committer::take(Job& job, Branch& branch, std::span<const float> logits)
     branch.ended = event.end = StopReason::end_of_generation;
   } else {
     branch.tokens.push_back(token);
+    if (branch.constraint) branch.constraint->accept(token);
     ++job.report.generated_tokens;
     ++totals_.generated_tokens;
     event.token = token;
@@ -67,6 +88,8 @@ TokenId Committer::take(Job& job, Branch& branch, std::span<const float> logits)
     const std::int64_t length = std::ssize(branch.tokens);
     if (branch.stop.stopped()) {
       branch.ended = event.end = StopReason::stop_string;
+    } else if (branch.constraint && branch.constraint->finished()) {
+      branch.ended = event.end = StopReason::end_of_generation;
     } else if (job.request.max_tokens >= 0 && length - job.prompt >= job.request.max_tokens) {
       branch.ended = event.end = StopReason::max_tokens;
     } else if (length > job.limit) {
@@ -120,12 +143,15 @@ std::int64_t Committer::draw(Work& work, const Runner& runner) {
   const std::int64_t drafted = std::ssize(work.drafts);
   std::int64_t accepted = 0;
   while (true) {
-    const TokenId token = take(*work.job, *work.branch, runner.logits(last_row(work) + accepted));
-    const bool guessed = accepted < drafted && token == work.drafts[static_cast<std::size_t>(accepted)];
+    const auto at = static_cast<std::size_t>(accepted);
+    Guess guess;
+    if (at < work.draft_chances.size()) guess = {work.drafts[at], work.draft_chances[at]};
+    const TokenId token = take(*work.job, *work.branch, runner.logits(last_row(work) + accepted), guess);
+    const bool guessed = accepted < drafted && token == work.drafts[at];
     if (work.branch->ended || !guessed) break;
     ++accepted;
   }
-  work.branch->lookup.learn(drafted, accepted);
+  work.branch->drafts_pay.learn(drafted, accepted);
   work.job->report.drafted_tokens += drafted;
   work.job->report.accepted_tokens += accepted;
   totals_.drafted_tokens += static_cast<std::uint64_t>(drafted);
@@ -138,8 +164,9 @@ void Committer::split(Job& job, std::span<const float> logits) {
   for (int choice = 1; choice < job.request.choices; ++choice) {
     Branch branch = new_branch(job, model_.parts().tokenizer, choice);
     branch.sequence = scheduler_.fork(job.branches[0].sequence);
+    if (job.grammar) branch.constraint.emplace(*job.grammar);
     job.branches.push_back(std::move(branch));
-    take(job, job.branches.back(), logits);
+    take(job, job.branches.back(), logits, {});
   }
 }
 
@@ -217,6 +244,19 @@ void Committer::finish(Job& job) {
   const auto owned = scheduler_.remove(job);
   ++totals_.finished;
   report(*owned, {});
+}
+
+bool Committer::begin(std::unique_ptr<Job>& job) {
+  if (!job->grammar) return true;
+  Branch& branch = job->branches[0];
+  branch.constraint.emplace(*job->grammar);
+  const std::int64_t needed = branch.constraint->tokens_to_close(), left = tokens_left(*job, branch);
+  if (needed <= left) return true;
+  fail(std::move(job), {Errc::invalid_argument,
+                        fmt::format("the shortest answer in this format takes {} tokens; there is room for {}: raise "
+                                    "max_tokens or the context",
+                                    needed, left)});
+  return false;
 }
 
 void Committer::cancel(Job& job) {

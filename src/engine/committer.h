@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/runner.h"
 #include "engine/scheduler.h"
@@ -26,6 +27,8 @@ class Committer {
   void commit(Step& step, const Runner& runner);
   // Ends a job that is in line or running.
   void cancel(Job& job);
+  // Before a job gets in line: false, and it is over, where its answer can never be complete.
+  bool begin(std::unique_ptr<Job>& job);
   // Ends one that was taken out.
   void fail(std::unique_ptr<Job> job, Error error);
   void end_full(std::unique_ptr<Job> job);
@@ -33,7 +36,14 @@ class Committer {
  private:
   void score_prompt(const Work& work, const Runner& runner);
   void embed(const Work& work, const Runner& runner);
-  TokenId take(Job& job, Branch& branch, std::span<const float> logits);
+  // A guess that was drawn from chances; none: draw afresh.
+  struct Guess {
+    TokenId token = 0;
+    std::span<const TokenChance> chances = {};
+  };
+  static std::int64_t tokens_left(const Job& job, const Branch& branch);
+  std::span<const std::uint64_t> allowed(const Job& job, const Branch& branch);
+  TokenId take(Job& job, Branch& branch, std::span<const float> logits, const Guess& guess);
   std::int64_t draw(Work& work, const Runner& runner);
   void split(Job& job, std::span<const float> logits);
   void advance_beams(Job& job, const Step& step, const Runner& runner);
@@ -45,6 +55,7 @@ class Committer {
   KvCache& cache_;
   Scheduler& scheduler_;
   EngineTotals& totals_;
+  std::vector<std::uint64_t> mask_;  // of the token at hand
 };
 
 }  // namespace quire

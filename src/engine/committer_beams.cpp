@@ -8,9 +8,12 @@ namespace quire {
 void Committer::advance_beams(Job& job, const Step& step, const Runner& runner) {
   std::vector<BeamSearch::Live> live;
   std::vector<Branch*> parents;
+  std::vector<std::vector<std::uint64_t>> masks;
   for (const Work& work : step.works) {
     if (work.job != &job || !work.complete()) continue;
     const std::int64_t row = work.first_logits + work.tokens - 1 - work.logits_from;
+    const auto mask = allowed(job, *work.branch);
+    masks.emplace_back(mask.begin(), mask.end());
     live.push_back({runner.logits(row),
                     std::span(work.branch->tokens).subspan(static_cast<std::size_t>(job.prompt)),
                     work.branch->log_probability,
@@ -18,6 +21,7 @@ void Committer::advance_beams(Job& job, const Step& step, const Runner& runner) 
     parents.push_back(work.branch);
   }
   if (live.empty()) return;  // still in the prompt
+  for (std::size_t i = 0; i < live.size(); ++i) live[i].allowed = masks[i];
   if (job.first_token == Clock::time_point{}) job.first_token = Clock::now();
   const std::vector<BeamSearch::Next> next = job.beams->advance(
       live, [this](TokenId token) { return model_.ends_generation(token); }, !job.request.ignore_end);
@@ -30,6 +34,7 @@ void Committer::advance_beams(Job& job, const Step& step, const Runner& runner) 
     if (taken[child.parent]) beam.sequence = scheduler_.fork(beam.sequence);
     taken[child.parent] = true;
     beam.tokens.push_back(child.token);
+    if (beam.constraint) beam.constraint->accept(child.token);
     beam.log_probability = child.log_probability;
     beams.push_back(std::move(beam));
   }

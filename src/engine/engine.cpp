@@ -9,9 +9,11 @@
 #include "engine/cache_setup.h"
 #include "engine/committer.h"
 #include "engine/cost_model.h"
+#include "engine/draft_model.h"
 #include "engine/model_parts.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
+#include "grammar/grammar_cache.h"
 
 namespace quire {
 
@@ -19,7 +21,10 @@ Branch new_branch(const Job& job, const Tokenizer& tokenizer, int choice) {
   const std::vector<TokenId>& tokens = job.branches.empty() ? job.request.tokens : job.branches[0].tokens;
   SamplingOptions sampling = job.request.sampling;
   sampling.seed += static_cast<std::uint64_t>(choice);
-  return {choice, {tokens.begin(), tokens.begin() + job.prompt}, sampling, tokenizer, job.request.stop};
+  static std::atomic<std::uint64_t> next_id{0};
+  Branch branch{choice, {tokens.begin(), tokens.begin() + job.prompt}, sampling, tokenizer, job.request.stop};
+  branch.id = next_id++;
+  return branch;
 }
 
 struct Engine::State {
@@ -33,7 +38,8 @@ struct Engine::State {
         scheduler(*cache, options, cost),
         committer(*model, *cache, scheduler, totals) {}
 
-  Result<std::unique_ptr<Job>> accept(Request request) const;
+  Result<std::unique_ptr<Job>> accept(Request request);
+  Result<std::shared_ptr<CompiledGrammar>> grammar_for(const OutputFormat& format);
   Result<void> check_fits(const Job& job) const;
   void wake();
   void run();
@@ -50,9 +56,13 @@ struct Engine::State {
   std::unique_ptr<KvCache> cache;
   CostModel cost;
   Runner runner;
+  std::unique_ptr<DraftModel> draft;  // used by the engine's thread alone
   Scheduler scheduler;
   EngineTotals totals;
   Committer committer;
+
+  std::mutex grammar_mutex;
+  std::unique_ptr<GrammarCache> grammars;  // made when first asked for
 
   std::mutex inbox_mutex;
   std::condition_variable signal;
@@ -90,6 +100,11 @@ Result<Engine> Engine::create(std::shared_ptr<const Model> model, const EngineOp
   cache_settings.poison = options.poison;
   QUIRE_TRY(auto cache, KvCache::create(cache_settings));
   auto state = std::make_unique<State>(std::move(model), options, *ops, std::move(cache));
+  if (options.draft != nullptr) {
+    // Beside the large model's cache a small one's takes a fraction.
+    const std::uint64_t bytes = std::max<std::uint64_t>(setup.settings.bytes / 4, 1 << 20);
+    QUIRE_TRY(state->draft, DraftModel::create(options.draft, *state->model, *ops, state->runner.pool(), bytes));
+  }
   for (TokenId token = 0; token < config.vocabulary; ++token) {
     if (state->model->ends_generation(token)) state->never_end.emplace_back(token, -100.f);
   }
@@ -134,7 +149,31 @@ Result<void> Engine::State::check_fits(const Job& job) const {
               job.prompt, job.sequences(), total - job.prompt, needed, budget);
 }
 
-Result<std::unique_ptr<Job>> Engine::State::accept(Request request) const {
+Result<std::shared_ptr<CompiledGrammar>> Engine::State::grammar_for(const OutputFormat& format) {
+  using Kind = OutputFormat::Kind;
+  if (format.kind == Kind::text) return std::shared_ptr<CompiledGrammar>();
+  const std::scoped_lock lock(grammar_mutex);
+  if (grammars == nullptr) {
+    const Tokenizer& tokenizer = model->parts().tokenizer;
+    std::vector<TokenId> ends;
+    for (const auto& [token, bias] : never_end) ends.push_back(token);
+    QUIRE_TRY(TokenTrie trie, TokenTrie::create(
+                                  tokenizer.size(),
+                                  [&](TokenId token) {
+                                    return tokenizer.is_special(token) ? std::string_view() : tokenizer.piece(token);
+                                  },
+                                  std::move(ends)));
+    grammars = std::make_unique<GrammarCache>(std::make_shared<const TokenTrie>(std::move(trie)));
+  }
+  GrammarSource source{GrammarSource::Kind::json, {}};
+  if (format.kind != Kind::json) source.text = format.source;
+  if (format.kind == Kind::schema) source.kind = GrammarSource::Kind::schema;
+  if (format.kind == Kind::regex) source.kind = GrammarSource::Kind::regex;
+  if (format.kind == Kind::gbnf) source.kind = GrammarSource::Kind::gbnf;
+  return grammars->get(source);
+}
+
+Result<std::unique_ptr<Job>> Engine::State::accept(Request request) {
   const ModelConfig& config = model->parts().config;
   if (request.tokens.empty()) request.tokens = model->tokenize(request.text);
   if (request.tokens.empty()) return fail(Errc::invalid_argument, "the prompt is empty; give at least one token");
@@ -173,6 +212,9 @@ Result<std::unique_ptr<Job>> Engine::State::accept(Request request) const {
   job->limit = token_limit(config, *job->policy, options.context);
   // Nothing comes before the first token that could tell how likely it is.
   job->next_scored = std::max<std::int64_t>(request.score_from, 1);
+  if (request.speculation == Speculation::draft_model && draft == nullptr) {
+    return fail(Errc::invalid_argument, "there is no draft model; give EngineOptions::draft, or use prompt lookup");
+  }
   if (request.beams > 1) job->beams.emplace(request.beams);
   job->request = std::move(request);
   if (job->prompt > job->limit) {
@@ -180,6 +222,7 @@ Result<std::unique_ptr<Job>> Engine::State::accept(Request request) const {
                 job->limit);
   }
   QUIRE_CHECK_OK(check_fits(*job));
+  QUIRE_TRY(job->grammar, grammar_for(job->request.format));
   job->branches.reserve(static_cast<std::size_t>(job->sequences()));
   job->branches.push_back(new_branch(*job, model->parts().tokenizer, 0));
   return job;
@@ -212,7 +255,9 @@ Result<Stream> Engine::submit(Request request) {
 Step Engine::State::decide(std::vector<std::unique_ptr<Job>> arrived) {
   const std::scoped_lock lock(mutex);
   totals.submitted += arrived.size();
-  for (auto& job : arrived) scheduler.add(std::move(job));
+  for (auto& job : arrived) {
+    if (committer.begin(job)) scheduler.add(std::move(job));
+  }
   std::vector<Job*> cancelled;
   for (const auto* jobs : {&scheduler.running(), &scheduler.waiting()}) {
     for (const auto& job : *jobs) {
@@ -242,6 +287,7 @@ void Engine::State::compute_and_commit(Step& step) {
     }
   }
   const auto start = Clock::now();
+  if (draft != nullptr) draft->propose(step.works);
   runner.forward(*cache, step);
   const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   const std::scoped_lock lock(mutex);

@@ -11,10 +11,12 @@
 #include "cache/kv_cache.h"
 #include "cache/policy/policy.h"
 #include "engine/beam_search.h"
+#include "engine/draft_gate.h"
 #include "engine/prompt_lookup.h"
 #include "engine/sampler.h"
 #include "engine/stop_matcher.h"
 #include "engine/stream_state.h"
+#include "grammar/constraint.h"
 #include "model/decoder.h"
 #include "quire/engine.h"
 #include "text/stream_decoder.h"
@@ -28,14 +30,23 @@ using Clock = std::chrono::steady_clock;
 struct Branch {
   Branch(int choice_, std::vector<TokenId> prompt, const SamplingOptions& sampling, const Tokenizer& tokenizer,
          std::vector<std::string> stops)
-      : choice(choice_), tokens(std::move(prompt)), sampler(sampling), text(tokenizer), stop(std::move(stops)) {}
+      : choice(choice_),
+        tokens(std::move(prompt)),
+        sampler(sampling),
+        draft_sampler(sampling),
+        text(tokenizer),
+        stop(std::move(stops)) {}
 
   int choice;
   std::vector<TokenId> tokens;  // the prompt and what was generated
+  std::uint64_t id = 0;         // of no other branch
   Sampler sampler;
+  Sampler draft_sampler;  // of a draft model's guesses
   StreamDecoder text;
   StopMatcher stop;
+  std::optional<Constraint> constraint;
   PromptLookup lookup;
+  DraftGate drafts_pay;
   SequenceId sequence = 0;          // in the cache, while the request runs
   std::optional<StopReason> ended;  // nothing more is drawn
   bool done = false;                // and nothing more is held
@@ -48,11 +59,12 @@ struct Job {
   std::shared_ptr<const RetentionPolicy> policy;
   bool scored = false;  // the policy looks at attention: see Scheduler::chunk
   std::uint64_t arrival = 0;
-  std::int64_t prompt = 0;       // tokens
-  std::int64_t limit = 0;        // tokens a sequence may have
-  std::vector<Branch> branches;  // one until the prompt is computed
-  bool running = false;          // its sequences are open in the cache
-  bool paused = false;           // its reader has fallen behind
+  std::int64_t prompt = 0;                   // tokens
+  std::int64_t limit = 0;                    // tokens a sequence may have
+  std::shared_ptr<CompiledGrammar> grammar;  // none: any text
+  std::vector<Branch> branches;              // one until the prompt is computed
+  bool running = false;                      // its sequences are open in the cache
+  bool paused = false;                       // its reader has fallen behind
   std::optional<BeamSearch> beams;
   std::int64_t next_scored = 0;   // prompt token whose log-probability comes next
   std::vector<double> embedding;  // summed up so far
@@ -90,12 +102,13 @@ Branch new_branch(const Job& job, const Tokenizer& tokenizer, int choice);
 struct Work {
   Job* job;
   Branch* branch;
-  std::int64_t first;             // position of the first token computed
-  std::int64_t tokens;            // of the branch
-  std::vector<TokenId> drafts;    // after its last token
-  AttentionScores scores;         // where the policy asks
-  std::vector<float> score_sums;  // [model layers, kv_heads, cached tokens]
-  std::int64_t logits_from;       // rows from this one on get logits
+  std::int64_t first;                                   // position of the first token computed
+  std::int64_t tokens;                                  // of the branch
+  std::vector<TokenId> drafts;                          // after its last token; a draft model fills in as many
+  std::vector<std::vector<TokenChance>> draft_chances;  // what they were drawn from; none: they were not drawn
+  AttentionScores scores;                               // where the policy asks
+  std::vector<float> score_sums;                        // [model layers, kv_heads, cached tokens]
+  std::int64_t logits_from;                             // rows from this one on get logits
   std::int64_t hidden_from;       // and from this one on, without drafts, what the model made of their tokens
   std::int64_t first_logits = 0;  // where they are
   std::int64_t first_hidden = 0;

@@ -5,10 +5,6 @@
 namespace quire {
 namespace {
 
-// A draft costs about a tenth of a step; below this share of hits it is given a rest.
-constexpr double kPays = 0.25;
-constexpr std::int64_t kLongestRest = 64;
-
 std::uint64_t hash(std::span<const TokenId> tokens) {
   std::uint64_t h = 0xcbf29ce484222325;
   for (const TokenId token : tokens) h = (h ^ static_cast<std::uint64_t>(token)) * 0x100000001b3;
@@ -29,10 +25,6 @@ void PromptLookup::index(std::span<const TokenId> tokens) {
 std::vector<TokenId> PromptLookup::propose(std::span<const TokenId> tokens, std::int64_t most) {
   if (std::ssize(tokens) <= kContext) return {};
   index(tokens);
-  if (resting_ > 0) {
-    --resting_;
-    return {};
-  }
   const auto found = after_.find(hash(tokens.last(kContext)));
   if (found == after_.end()) return {};
   const auto from = static_cast<std::size_t>(found->second);
@@ -40,18 +32,6 @@ std::vector<TokenId> PromptLookup::propose(std::span<const TokenId> tokens, std:
   const std::size_t count = std::min(tokens.size() - from, static_cast<std::size_t>(std::max<std::int64_t>(most, 0)));
   return {tokens.begin() + static_cast<std::ptrdiff_t>(from),
           tokens.begin() + static_cast<std::ptrdiff_t>(from + count)};
-}
-
-void PromptLookup::learn(std::int64_t drafted, std::int64_t accepted) {
-  if (drafted == 0) return;
-  accepted_share_ += 0.3 * (static_cast<double>(accepted) / static_cast<double>(drafted) - accepted_share_);
-  if (accepted_share_ >= kPays) {
-    rest_ = 4;
-    return;
-  }
-  resting_ = rest_;
-  rest_ = std::min(2 * rest_, kLongestRest);
-  accepted_share_ = kPays;  // the next guess decides
 }
 
 }  // namespace quire

@@ -14,10 +14,8 @@ namespace quire {
 class PromptLookup {
  public:
   // Up to `most` tokens that may follow `tokens`, which has grown at its end since the last call;
-  // none where nothing is known, or while guesses do not pay.
+  // none where nothing is known.
   std::vector<TokenId> propose(std::span<const TokenId> tokens, std::int64_t most);
-  // Of `drafted` guesses so many came true.
-  void learn(std::int64_t drafted, std::int64_t accepted);
 
  private:
   void index(std::span<const TokenId> tokens);
@@ -25,9 +23,6 @@ class PromptLookup {
   static constexpr std::int64_t kContext = 3;              // tokens that must agree
   std::unordered_map<std::uint64_t, std::int64_t> after_;  // hash of kContext tokens: where the latest of them ended
   std::int64_t indexed_ = 0;
-  double accepted_share_ = 0.5;
-  std::int64_t resting_ = 0;  // steps without guesses still to go
-  std::int64_t rest_ = 4;     // the next rest, longer after each failure
 };
 
 }  // namespace quire

@@ -25,7 +25,7 @@ class Runner {
   std::span<const float> hidden(std::int64_t row) const {
     return decoder_.hidden().subspan(static_cast<std::size_t>(row) * width_, width_);
   }
-  int threads() const { return pool_.size(); }
+  ThreadPool& pool() { return pool_; }
 
  private:
   ThreadPool pool_;

@@ -59,6 +59,11 @@ TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> 
                         std::span<const std::uint64_t> allowed) {
   QUIRE_ASSERT(!logits.empty(), "sampling from no logits");
   if (options_.temperature == 0 && allowed.empty() && !changes_logits()) return greatest(logits);
+  return draw(distribution(logits, history, allowed));
+}
+
+std::span<const TokenChance> Sampler::distribution(std::span<const float> logits, std::span<const TokenId> history,
+                                                   std::span<const std::uint64_t> allowed) {
   candidates_.clear();
   for (std::size_t i = 0; i < logits.size(); ++i) {
     // A NaN would make sorting undefined.
@@ -72,8 +77,11 @@ TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> 
     });
     QUIRE_ASSERT(!candidates_.empty(), "no token may come");
   }
+  chances_.clear();
   if (options_.temperature == 0) {
-    return std::ranges::max_element(candidates_, {}, &Candidate::logit)->token;  // the first of equals
+    // The first of equals.
+    chances_.push_back({std::ranges::max_element(candidates_, {}, &Candidate::logit)->token, 1});
+    return chances_;
   }
   keep_top_k();
   to_probabilities(1);
@@ -81,14 +89,40 @@ TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> 
   keep_top_p();
   keep_min_p();
   to_probabilities(options_.temperature);
+  for (const Candidate& c : candidates_) chances_.push_back({c.token, c.probability});
+  return chances_;
+}
 
-  const double draw = static_cast<double>(random_() >> 11) * 0x1p-53;  // uniform in [0, 1)
+TokenId Sampler::draw(std::span<const TokenChance> chances) {
+  if (chances.size() == 1) return chances[0].token;
+  const double drawn = uniform();
   double sum = 0;
-  for (const Candidate& c : candidates_) {
-    sum += c.probability;
-    if (draw < sum) return c.token;
+  for (const TokenChance& chance : chances) {
+    sum += chance.probability;
+    if (drawn < sum) return chance.token;
   }
-  return candidates_.back().token;  // rounding left the sum just below 1
+  return chances.back().token;  // rounding left the sum just below 1
+}
+
+TokenId Sampler::correct(TokenId guess, std::span<const TokenChance> guessed, std::span<const TokenChance> wanted) {
+  const auto chance_of = [](std::span<const TokenChance> chances, TokenId token) {
+    const auto found = std::ranges::find(chances, token, &TokenChance::token);
+    return found == chances.end() ? 0 : found->probability;
+  };
+  const double wish = chance_of(wanted, guess), had = chance_of(guessed, guess);
+  if (wish >= had || uniform() * had < wish) return guess;
+  // What the guesses leave short of the wish.
+  std::vector<TokenChance> rest;
+  double sum = 0;
+  for (const TokenChance& chance : wanted) {
+    const double more = chance.probability - chance_of(guessed, chance.token);
+    if (more <= 0) continue;
+    rest.push_back({chance.token, more});
+    sum += more;
+  }
+  if (rest.empty()) return draw(wanted);  // rounding alone: the two are the same
+  for (TokenChance& chance : rest) chance.probability /= sum;
+  return draw(rest);
 }
 
 void Sampler::penalize(std::span<const TokenId> history) {

@@ -12,6 +12,11 @@
 
 namespace quire {
 
+struct TokenChance {
+  TokenId token;
+  double probability;
+};
+
 // The same seed and the same logits give the same tokens, on any machine.
 class Sampler {
  public:
@@ -21,6 +26,14 @@ class Sampler {
   TokenId sample(std::span<const float> logits, std::span<const TokenId> history,
                  std::span<const std::uint64_t> allowed = {});
 
+  // What sample() draws from: tokens that may come, each with its chance. Valid until the next call.
+  std::span<const TokenChance> distribution(std::span<const float> logits, std::span<const TokenId> history,
+                                            std::span<const std::uint64_t> allowed = {});
+  TokenId draw(std::span<const TokenChance> chances);
+  // Rejection sampling: a token that was drawn from `guessed` becomes one that is drawn from `wanted`, the same
+  // one as often as can be.
+  TokenId correct(TokenId guess, std::span<const TokenChance> guessed, std::span<const TokenChance> wanted);
+
   static Result<void> validate(const SamplingOptions& options, std::int64_t vocabulary);
 
  private:
@@ -29,6 +42,8 @@ class Sampler {
     float logit;
     double probability;
   };
+
+  double uniform() { return static_cast<double>(random_() >> 11) * 0x1p-53; }  // in [0, 1)
 
   static bool likelier(const Candidate& a, const Candidate& b);
   bool changes_logits() const;
@@ -42,6 +57,7 @@ class Sampler {
   SamplingOptions options_;
   std::mt19937_64 random_;
   std::vector<Candidate> candidates_;
+  std::vector<TokenChance> chances_;
 };
 
 }  // namespace quire

@@ -10,7 +10,7 @@ namespace {
 
 // Policies that look at attention sum it up by these, so that sums do not depend on what else runs.
 constexpr std::int64_t kScoredChunk = 64;
-constexpr std::int64_t kMostDrafts = 8;
+constexpr std::int64_t kMostDrafts = 8, kMostDraftedByModel = 4;
 // Every row of a chunk is projected to the vocabulary where a prompt is scored: that takes memory.
 constexpr std::int64_t kProjectedChunk = 64;
 
@@ -242,6 +242,17 @@ void Scheduler::add_work(Step& step, Job& job, Branch& branch, std::int64_t toke
   step.works.push_back(std::move(work));
 }
 
+// Guesses at what follows, or room for them where a draft model makes them.
+std::vector<TokenId> Scheduler::guesses(const Job& job, Branch& branch) const {
+  const std::int64_t length = std::ssize(branch.tokens), generated = length - job.prompt;
+  if (job.request.speculation == Speculation::off || job.scored || job.beams || generated == 0) return {};
+  std::int64_t most = std::min(kMostDrafts, job.limit - length);
+  if (job.request.max_tokens >= 0) most = std::min(most, job.request.max_tokens - generated - 1);
+  if (most <= 0 || !branch.drafts_pay.open()) return {};
+  if (job.request.speculation == Speculation::prompt_lookup) return branch.lookup.propose(branch.tokens, most);
+  return std::vector<TokenId>(static_cast<std::size_t>(std::min(most, kMostDraftedByModel)), 0);
+}
+
 void Scheduler::add_answers(Step& step) {
   for (const auto& job : running_) {
     const bool was_paused = std::exchange(job->paused, !job->stream->has_room());
@@ -250,14 +261,7 @@ void Scheduler::add_answers(Step& step) {
     if (job->beams && !std::ranges::all_of(job->branches, [&](const Branch& b) { return lacking(b) == 1; })) continue;
     for (Branch& branch : job->branches) {
       if (lacking(branch) != 1) continue;
-      std::vector<TokenId> drafts;
-      if (job->request.speculation == Speculation::prompt_lookup && !job->scored && !job->beams) {
-        const std::int64_t length = std::ssize(branch.tokens), generated = length - job->prompt;
-        std::int64_t most = generated > 0 ? std::min(kMostDrafts, job->limit - length) : 0;
-        if (job->request.max_tokens >= 0) most = std::min(most, job->request.max_tokens - generated - 1);
-        drafts = branch.lookup.propose(branch.tokens, most);
-      }
-      add_work(step, *job, branch, 1, std::move(drafts));
+      add_work(step, *job, branch, 1, guesses(*job, branch));
     }
   }
 }

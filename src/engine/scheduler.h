@@ -57,6 +57,7 @@ class Scheduler {
   bool preempt_for(const Job& job);
 
   std::int64_t chunk(const Job& job, const Branch& branch, std::int64_t most) const;
+  std::vector<TokenId> guesses(const Job& job, Branch& branch) const;
   void add_answers(Step& step);
   void add_prompts(Step& step);
   void add_work(Step& step, Job& job, Branch& branch, std::int64_t tokens, std::vector<TokenId> drafts);

@@ -66,7 +66,7 @@ Result<SessionCache> SessionCache::create(const ModelConfig& config, const Sessi
   }
   paged.share_prefixes = false;  // forks share; whose prefixes to keep is an engine's question
   QUIRE_TRY(std::shared_ptr<KvCache> pages, KvCache::create(paged));
-  QUIRE_TRY(cache.sequence_, OpenSequence::open(std::move(pages), {{}, visible}));
+  QUIRE_TRY(cache.sequence_, OpenSequence::open(std::move(pages), {{}, cache.policy_->visible()}));
   cache.groups_.assign(cache.paged().layouts().begin(), cache.paged().layouts().end());
   cache.layers_.assign(cache.paged().layer_map().begin(), cache.paged().layer_map().end());
   return cache;

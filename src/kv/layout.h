@@ -29,8 +29,6 @@ struct KvGroupSpec {
   std::int64_t recent_pages = 0;
 };
 
-constexpr std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
-
 Result<KvGroupLayout> make_layout(const KvGroupSpec& spec);
 
 // What a sequence sees of a group: the narrower of the model's own window and what a policy allows.
