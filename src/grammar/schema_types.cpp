@@ -193,6 +193,7 @@ Expr SchemaCompiler::members(const std::vector<Property>& properties, std::optio
   Expr rest_at_start = builder_.empty();
   if (additional) {
     std::vector<std::string> names;
+    names.reserve(properties.size());
     for (const Property& property : properties) names.push_back(property.name);
     const Expr other = builder_.sequence({json_.key_other_than(names), json_.colon(), *additional});
     const Expr shared = builder_.call(builder_.add(other));
