@@ -95,12 +95,13 @@ struct StreamEvent {
   std::optional<StopReason> end;
 };
 
-// Why a prompt was not found in the cache further than it was.
+// Why a prompt was not found in the cache further than it was. That another salt has it is never said:
+// nobody learns what others ask.
 enum class MissReason {
   none,     // all but the last token was there
   differs,  // nothing that begins so was ever computed
   evicted,  // it was there once
-  policy,   // the request's cache policy shares no pages from there on
+  policy,   // the request needs it computed: its cache policy shares no pages from there on, or it is scored
 };
 
 struct RequestReport {

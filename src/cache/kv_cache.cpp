@@ -124,6 +124,11 @@ std::int64_t KvCache::reuse(SequenceId id, std::span<const TokenId> tokens) {
   return length;
 }
 
+bool KvCache::was_evicted(SequenceId id, std::span<const TokenId> tokens) const {
+  const Sequence& sequence = at(id);
+  return sequence.named && prefixes_->was_evicted(*sequence.named, tokens);
+}
+
 void KvCache::checkpoint(SequenceId id) {
   Sequence& sequence = at(id);
   if (sequence.named) prefixes_->add_checkpoint(*sequence.named, sequence.tokens, sequence.tables);

@@ -77,6 +77,10 @@ class KvCache {
   // Fills an empty sequence with the longest beginning of `tokens` whose pages are there, leaving at
   // least one token to compute. Returns its length.
   std::int64_t reuse(SequenceId id, std::span<const TokenId> tokens);
+  // Why it was not longer: what follows of `tokens` was there and was evicted; the sequence's policy shares no
+  // more; neither: nothing that begins so was computed.
+  bool was_evicted(SequenceId id, std::span<const TokenId> tokens) const;
+  bool shares_no_more(SequenceId id) const { return at(id).length() >= at(id).shareable; }
   // Somebody may want to go on from here: keeps what that takes.
   void checkpoint(SequenceId id);
   bool contains(SequenceId id) const { return sequences_.contains(id); }

@@ -307,6 +307,7 @@ std::vector<PageId> PrefixIndex::evict(std::size_t blocks) {
     const std::optional<BlockId> victim = policy_->victim();
     if (!victim) break;
     QUIRE_ASSERT(at(*victim).may_leave, "the policy chose a block that must stay");
+    remember_evicted(at(*victim).name.chain);
     for (int g = 0; g < groups(); ++g) {
       if (!has_page(*victim, g)) continue;
       left.push_back({*victim, g});
@@ -316,6 +317,15 @@ std::vector<PageId> PrefixIndex::evict(std::size_t blocks) {
   }
   stats_.evicted += left.size();
   return left;
+}
+
+void PrefixIndex::remember_evicted(const Digest& chain) {
+  constexpr std::size_t kRemembered = 16384;
+  if (!evicted_names_.insert(chain).second) return;
+  evicted_order_.push_back(chain);
+  if (evicted_order_.size() <= kRemembered) return;
+  evicted_names_.erase(evicted_order_.front());
+  evicted_order_.pop_front();
 }
 
 void PrefixIndex::drop(PageId page) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "cache/block_id.h"
@@ -90,6 +91,8 @@ class PrefixIndex {
   std::vector<BlockId> dispensable(std::span<const BlockId> unpinned) const;
   // Up to `blocks` blocks leave, tips of chains only, each with the pages of all groups.
   std::vector<PageId> evict(std::size_t blocks = 1);
+  // Whether a block of this name was evicted, as far back as is remembered.
+  bool was_evicted(const Digest& chain) const { return evicted_names_.contains(chain); }
   // One page leaves: it is damaged, or its group has no use for it.
   void drop(PageId page);
 
@@ -127,6 +130,7 @@ class PrefixIndex {
   void set_state(PageId page, PageState state);
   void settle(BlockId block);
   void remove(BlockId block);
+  void remember_evicted(const Digest& chain);
 
   std::vector<GroupNeed> groups_;
   std::unique_ptr<EvictionPolicy> policy_;
@@ -139,6 +143,8 @@ class PrefixIndex {
   std::unordered_map<Digest, BlockId, DigestHash> by_chain_;
   std::unordered_map<Digest, std::vector<BlockId>, DigestHash> followers_;  // by BlockName::before, in order of tokens
   std::unordered_map<std::size_t, Promise> promises_;                       // by slot
+  std::unordered_set<Digest, DigestHash> evicted_names_;  // the latest, so that misses can be explained
+  std::deque<Digest> evicted_order_;
   IndexStats stats_;
 };
 

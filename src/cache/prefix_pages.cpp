@@ -159,6 +159,13 @@ void PrefixPages::dispensable(std::span<const BlockId> unpinned, std::vector<con
   }
 }
 
+bool PrefixPages::was_evicted(const NamedBlocks& blocks, std::span<const TokenId> tokens) const {
+  const std::int64_t next = std::ssize(blocks.ids);
+  if ((next + 1) * kPageTokens > std::ssize(tokens)) return false;
+  ChainNamer chain = blocks.chain;
+  return index_.was_evicted(chain.next(block_tokens(tokens, next)).chain);
+}
+
 bool PrefixPages::evict() {
   const std::vector<PageId> left = index_.evict(1);
   for (const PageId& page : left) stored(page.block, page.group) = {};

@@ -48,6 +48,9 @@ class PrefixPages {
   // One block leaves, the one the policy can spare. False: none may.
   bool evict();
 
+  // Whether the block after those of a sequence, with these tokens, was there and was evicted.
+  bool was_evicted(const NamedBlocks& blocks, std::span<const TokenId> tokens) const;
+
   const IndexStats& stats() const { return index_.stats(); }
   std::span<const PageRef> pages() const { return pages_; }  // empty where nothing is held
 

@@ -1,6 +1,7 @@
 // What a request may ask for, and what becomes of it.
 #include <algorithm>
 #include <cmath>
+#include <regex>
 #include <thread>
 
 #include "engine/engine_test_support.h"
@@ -156,6 +157,53 @@ TEST(EngineRequest, NothingIsGeneratedWhereNothingIsAsked) {
   EXPECT_EQ(run(engine, ask(prompt(40), 1)).report.cached_tokens, 39) << "but it was computed";
 }
 
+TEST(EngineRequest, AnswersFollowAFormatAndAreComplete) {
+  Engine engine = start(load("llama"));
+  for (int seed = 0; seed < 20; ++seed) {
+    Request request = ask(prompt(30, seed), 12, static_cast<std::uint64_t>(seed));
+    request.ignore_end = false;
+    request.format = {OutputFormat::Kind::regex, "(ab|cd){2,6}e?"};
+    request.choices = 2;
+    if (seed % 4 == 0) request.beams = 3;
+    const Completion completion = run(engine, request);
+    for (const auto& choice : completion.choices) {
+      EXPECT_TRUE(std::regex_match(choice.text, std::regex("(ab|cd){2,6}e?"))) << choice.text;
+      EXPECT_LE(choice.tokens.size(), 12u);
+    }
+  }
+  Request hopeless = ask(prompt(30), 2);
+  hopeless.format = {OutputFormat::Kind::regex, "abcdefghijklmnopqrstuvwxyz"};
+  const auto refused = engine.submit(hopeless)->wait();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("the shortest answer in this format takes"), std::string::npos);
+  hopeless.format.source = "(";
+  EXPECT_EQ(engine.submit(hopeless).error().code, Errc::invalid_argument);
+}
+
+TEST(EngineRequest, ADraftModelChangesNothingButTheNumberOfSteps) {
+  const auto model = load("llama");
+  Engine plain = start(model);
+  EngineOptions options;
+  options.draft = model;  // guesses everything right
+  Engine drafted = start(model, options);
+  for (int i = 0; i < 4; ++i) {
+    Request request = ask(prompt(20 + 10 * i, i), 30);
+    request.sampling.temperature = 0;
+    const auto truth_tokens = only(run(plain, request));
+    request.speculation = Speculation::draft_model;
+    const Completion completion = run(drafted, request);
+    EXPECT_EQ(only(completion), truth_tokens);
+    EXPECT_EQ(completion.report.accepted_tokens, completion.report.drafted_tokens);
+    EXPECT_GT(completion.report.accepted_tokens, 20);
+  }
+  Request request = ask(prompt(20), 5);
+  request.speculation = Speculation::draft_model;
+  EXPECT_EQ(plain.submit(request).error().code, Errc::invalid_argument) << "it has none";
+  options.draft = load("gpt2");
+  const auto other = Engine::create(model, options);
+  EXPECT_TRUE(other.ok() || other.error().message.find("draft model") != std::string::npos);
+}
+
 TEST(EngineRequest, StopStringsEndTheTextBeforeThem) {
   Engine engine = start(load("llama"));
   const Completion whole = run(engine, ask(prompt(30), 40));
@@ -225,6 +273,25 @@ TEST(EngineRequest, KeptPromptsOutliveOthersUntilTheRoomIsNeeded) {
   for (int i = 10; i < 60; ++i) run(engine, ask(prompt(90, i), 1));
   EXPECT_EQ(run(engine, ask(prompt(96), 1)).report.cached_tokens, 95);
   EXPECT_EQ(run(engine, ask(prompt(90, 10), 1)).report.cached_tokens, 0) << "the first of the others has left";
+}
+
+TEST(EngineRequest, MissesAreExplained) {
+  EngineOptions options;
+  options.cache.bytes = 400 << 10;
+  Engine engine = start(load("llama"), options);
+  Request request = ask(prompt(96), 1);
+  EXPECT_EQ(run(engine, request).report.miss, MissReason::differs);
+  EXPECT_EQ(run(engine, request).report.miss, MissReason::none);
+  request.tokens[50] += 1;
+  const RequestReport edited = run(engine, request).report;
+  EXPECT_EQ(edited.miss, MissReason::differs);
+  EXPECT_EQ(edited.first_divergent, 50);
+  request.cache_policy = "window:40";
+  EXPECT_EQ(run(engine, request).report.miss, MissReason::policy);
+  request.cache_policy = "h2o:40";
+  EXPECT_EQ(run(engine, request).report.miss, MissReason::policy);
+  for (int i = 10; i < 60; ++i) run(engine, ask(prompt(90, i), 1));
+  EXPECT_EQ(run(engine, ask(prompt(96), 1)).report.miss, MissReason::evicted);
 }
 
 TEST(EngineRequest, SaltsShareNothing) {

@@ -98,6 +98,67 @@ TEST(Sampler, RepetitionPenaltyCountsEachTokenOnce) {
   EXPECT_EQ(Sampler(o).sample(negative, history), 1);  // -1 * 2
 }
 
+TEST(Sampler, PresenceAndFrequencyLowerWhatWasSaid) {
+  const std::vector<float> logits{3.f, 2.f, -1.f};
+  const std::vector<TokenId> history{0, 0, 0};
+  auto o = plain(0);
+  o.presence_penalty = 0.9f;  // once, however often it came
+  EXPECT_EQ(Sampler(o).sample(logits, history), 0);
+  o.presence_penalty = 1.1f;
+  EXPECT_EQ(Sampler(o).sample(logits, history), 1);
+  o.presence_penalty = 0;
+  o.frequency_penalty = 0.3f;
+  EXPECT_EQ(Sampler(o).sample(logits, history), 0);
+  o.frequency_penalty = 0.4f;  // three times
+  EXPECT_EQ(Sampler(o).sample(logits, history), 1);
+}
+
+TEST(Sampler, BiasAddsAndForbids) {
+  const std::vector<float> logits{3.f, 2.f, -1.f};
+  auto o = plain(0);
+  o.logit_bias = {{2, 4.5f}};
+  EXPECT_EQ(Sampler(o).sample(logits, {}), 2);
+  o = plain(1);
+  o.logit_bias = {{0, -100.f}};
+  EXPECT_EQ(frequencies(o, logits, 200).count(0), 0u);
+}
+
+TEST(Sampler, OnlyAllowedTokensCome) {
+  const std::vector<std::uint64_t> allowed{0b1010};
+  const std::vector<float> logits{3.f, 2.f, 9.f, 1.f};
+  EXPECT_EQ(Sampler(plain(0)).sample(logits, {}, allowed), 1);
+  Sampler sampler(plain(5));
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(sampler.sample(logits, {}, allowed) % 2, 1);
+}
+
+// Of 0.4 0.3 0.2 0.1 (entropy 1.28) the surprises are 0.92 1.20 1.61 2.30: the second is the most typical.
+TEST(Sampler, TypicalTokensAreThoseOfExpectedSurprise) {
+  auto o = plain(1);
+  o.typical_p = 0.25f;
+  EXPECT_EQ(frequencies(o, kLogits).count(2), 1u);
+  EXPECT_EQ(frequencies(o, kLogits).size(), 1u);
+  o.typical_p = 0.45f;  // and the one of 0.2
+  EXPECT_EQ(frequencies(o, kLogits).count(3), 1u);
+  EXPECT_EQ(frequencies(o, kLogits).count(1), 0u);
+}
+
+// Whatever guesses are drawn from, what comes out is distributed as wished.
+TEST(Sampler, RejectionSamplingIsExact) {
+  const std::vector<TokenChance> wanted{{0, 0.5}, {1, 0.3}, {2, 0.2}}, guessed{{2, 0.6}, {0, 0.3}, {3, 0.1}};
+  Sampler sampler(plain(1)), guesser(plain(1));
+  constexpr int kDraws = 40000;
+  std::map<TokenId, int> counts;
+  int kept = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const TokenId guess = guesser.draw(guessed), token = sampler.correct(guess, guessed, wanted);
+    ++counts[token];
+    kept += token == guess;
+  }
+  for (const TokenChance& chance : wanted) EXPECT_NEAR(counts[chance.token], chance.probability * kDraws, 500);
+  EXPECT_EQ(counts.size(), 3u);
+  EXPECT_NEAR(kept, 0.5 * kDraws, 500) << "what the two have in common: 0.3 + 0.2";
+}
+
 TEST(Sampler, NanIsNeverChosen) {
   const std::vector<float> logits{std::numeric_limits<float>::quiet_NaN(), 1.f, 0.f};
   EXPECT_EQ(Sampler(plain(0)).sample(logits, {}), 1);

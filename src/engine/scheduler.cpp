@@ -186,6 +186,20 @@ bool Scheduler::try_admit(Job& job) {
   return true;
 }
 
+void Scheduler::explain_hit(Job& job) const {
+  const Branch& branch = job.branches[0];
+  RequestReport& report = job.report;
+  report.cached_tokens = report.first_divergent = cache_.length(branch.sequence);
+  report.miss = MissReason::differs;
+  if (report.cached_tokens == job.prompt - 1) {
+    report.miss = MissReason::none;
+  } else if (job.reusable(branch) < job.prompt || cache_.shares_no_more(branch.sequence)) {
+    report.miss = MissReason::policy;
+  } else if (cache_.was_evicted(branch.sequence, branch.tokens)) {
+    report.miss = MissReason::evicted;
+  }
+}
+
 void Scheduler::admit() {
   if (!room_changed_) return;
   room_changed_ = false;
@@ -204,7 +218,7 @@ void Scheduler::admit() {
     if (!try_admit(job)) return;
     if (job.admitted == Clock::time_point{}) {
       job.admitted = now;
-      job.report.cached_tokens = cache_.length(job.branches[0].sequence);
+      explain_hit(job);
     }
     const auto next = std::next(at);
     insert(running_, waiting_, at);

@@ -49,6 +49,7 @@ class Scheduler {
   std::int64_t sequences() const;  // that run
   void admit();
   bool try_admit(Job& job);
+  void explain_hit(Job& job) const;
   bool waits_for_pages(const Job& job) const;
   void open(Job& job);
   void reuse(const Job& job, Branch& branch);
