@@ -6,6 +6,33 @@ namespace quire::bench {
 namespace {
 
 constexpr std::array<RewriteTask, 10> kRewrites{{
+    {"Martin", "Robert",
+     "Martin was eleven when he found the key. It lay under the floor of the attic, wrapped in a page from a "
+     "newspaper that was older than his father. The key was as long as his hand and very heavy. He tried it on "
+     "every door of the house, on the shed, and on the gate of the orchard, but it fitted none of them. His sister "
+     "said that he should throw it away. His uncle, who knew about such things, turned it over twice and said that "
+     "it was the key of a mill. There had been three mills along the river, and two of them had burned down. So on "
+     "the first dry day of March they walked to the third one, with a lamp and a bottle of oil. The door was green "
+     "with moss. The key went in, and it would not turn, and then it did. Inside, everything stood as it had been "
+     "left, even the flour in the bins."},
+    {"Paris", "Vienna",
+     "When my aunt was twenty, she travelled to Paris with one suitcase and the address of a dressmaker. She did "
+     "not speak the language, and the first week she ate only bread and apples, because she knew the words for "
+     "them. The dressmaker gave her a table by the window and a basket of buttons to sew on. By spring she could "
+     "cut a sleeve without a pattern. She wrote home every Sunday, on thin blue paper, about the rain on the "
+     "roofs, the cats in the yard, and a baker who whistled so loudly that the whole street knew when the bread "
+     "was ready. My grandmother kept the letters in a biscuit tin. I found them there last year, tied with a "
+     "ribbon, forty of them, and I read them in one night. In the last one she says that she will come home for a "
+     "visit and bring somebody with her. It was the baker."},
+    {"Tuesday", "Sunday",
+     "The ferry to the island leaves on Tuesday at half past seven. Be at the pier twenty minutes earlier, because "
+     "the captain does not wait. He is a short man with a red cap, and he remembers everybody who has ever been "
+     "late. The crossing takes two hours when the sea is calm. There are seats for thirty people on the upper deck "
+     "and a small room below with a stove, where the cook sells soup. Dogs may come along if they stay outside. On "
+     "the island a cart will carry your bags to the guest house, which stands on a hill above the beach. The rooms "
+     "have no numbers, only the names of birds. Supper is at six, and afterwards the landlady tells stories about "
+     "the winter when the harbour froze and the post was brought across the ice on a sledge. Take a warm coat with "
+     "you, even in August, and a book for the way back."},
     {"Monday", "Friday",
      "The bakery on Mill Street opens at six in the morning. On Monday the owner, a woman called Ruth Keller, arrives "
      "two hours earlier than usual, because the flour is delivered before dawn. She carries the sacks into the store "
@@ -39,14 +66,6 @@ constexpr std::array<RewriteTask, 10> kRewrites{{
      "agreed because there was nothing else to do. On the third night the lamp went out. The old man could not climb "
      "the stairs quickly enough, so she took the matches and ran. There were two hundred and twelve steps. When the "
      "light came back, she saw a small boat turn away from the rocks, slowly, like somebody who has changed his mind."},
-    {"coffee", "tea",
-     "Before the water is hot, warm the pot with a little of it and pour that away. Use one spoon of coffee for each "
-     "cup and one more for the pot. Let the water stand for a minute after it has boiled, because water that is too "
-     "hot makes the taste bitter. Pour it slowly, in circles, and stir once. Cover the pot and wait for four minutes. "
-     "People who are in a hurry often wait for two, and then they wonder why the drink is thin. Warm the cups too, if "
-     "the kitchen is cold. Serve it with milk on the side, never in the cup, so that everybody can take as much as he "
-     "likes. What is left over should not be heated again. Put it in the refrigerator instead, add ice and a slice of "
-     "lemon in the afternoon, and nobody will believe that it was left over from breakfast."},
     {"north", "south",
      "The path begins behind the church and leads north through a forest of old beeches. After half a mile it crosses "
      "a stream on three flat stones, which can be slippery after rain. Keep to the left where the path divides, and "
@@ -57,25 +76,6 @@ constexpr std::array<RewriteTask, 10> kRewrites{{
      "on the other side is shorter and passes an abandoned mine. Do not go in, because the beams are rotten. In the "
      "village below, a bus leaves every hour until seven in the evening, and the driver stops wherever you ask him "
      "to."},
-    {"piano", "violin",
-     "Mr. Olsen bought the piano at an auction for less than the price of a bicycle. It had belonged to a school that "
-     "was closed, and nobody had touched it for eleven years. His wife asked where it should stand, since their flat "
-     "had two rooms and one of them was full of books. He moved the books into the hall. Then he took lessons from a "
-     "student who lived upstairs, every Thursday at eight. At first the neighbours complained, and he practised only "
-     "while they were at work. After a year he could play three short pieces without a mistake. After two years the "
-     "neighbours asked him to play at their wedding. He wore his grey suit and was so nervous that he began with the "
-     "wrong piece, but nobody noticed, and the bride told him afterwards that it was the one she had hoped for."},
-    {"library", "archive",
-     "Members of the library may borrow up to six books at a time and keep them for four weeks. A book that nobody "
-     "else "
-     "is waiting for can be kept for another four weeks; ask at the desk or send a message. Newspapers and maps are "
-     "not "
-     "lent, but copies can be made on the second floor for a small fee. The reading room is open from nine to seven on "
-     "weekdays and from ten to two on Saturdays. Please leave coats and large bags in the lockers by the entrance. "
-     "Food "
-     "is not allowed, and bottles of water must be closed. Children under twelve are welcome in the garden room, where "
-     "stories are read aloud every Wednesday at four. Whoever loses a book pays for a new one, or brings another copy "
-     "in good condition. Those who find a mistake in the catalogue are asked to write it on one of the green cards."},
     {"horse", "donkey",
      "A farmer had a horse that was too old to work. He did not have the heart to sell it, so he let it stand in the "
      "meadow behind the barn, where the grass was high. Every morning the children of the village passed by on their "

@@ -9,6 +9,7 @@ namespace quire::bench {
 namespace {
 
 struct Options {
+  std::int64_t opening = 640;  // more than the window of a model's local layers
   std::int64_t predict = 64;
 };
 
@@ -30,7 +31,9 @@ Result<Tokens> prompt(const Model& model, const std::vector<Message>& messages) 
   if (model.has_chat_template()) return model.chat_prompt(messages);
   std::string text;
   for (const Message& message : messages) {
-    text += fmt::format("{}: {}\n", message.role == "user" ? "Question" : "Answer", message.content);
+    // An answer begins with the space that the model put there.
+    text += message.role == "user" ? fmt::format("Question: {}\n", message.content)
+                                   : fmt::format("Answer:{}\n", message.content);
   }
   return model.tokenize(text + "Answer:");
 }
@@ -89,12 +92,14 @@ Result<Shown> show(const Setting& setting, const Options& options) {
   const Model& model = *setting.model;
   QUIRE_TRY(Engine engine, setting.start());
   Conversation conversation(model, engine, options.predict);
+  Dice dice(1);
+  const std::string opening = model.text(made_up(model, dice, options.opening));
   std::vector<Message> messages;
   Json turns = Json::array();
   bool only_new = true, exact = true;
   std::int64_t last_prompt = 0;
   for (const std::string_view question : kQuestions) {
-    messages.push_back({"user", std::string(question)});
+    messages.push_back({"user", (messages.empty() ? opening + "\n\n" : "") + std::string(question)});
     QUIRE_TRY(const auto turn, conversation.say_to(messages));
     say(fmt::format("chat: {}", turn.json().dump()));
     turns.push_back(turn.json());
@@ -111,6 +116,7 @@ Result<Shown> show(const Setting& setting, const Options& options) {
 
   Shown shown;
   shown.figures = {{"template", model.has_chat_template()},
+                   {"opening", options.opening},
                    {"predict", options.predict},
                    {"turns", turns},
                    {"edited_turn", kEditedTurn},
@@ -126,6 +132,9 @@ Result<Shown> show(const Setting& setting, const Options& options) {
 void add_chat(CLI::App& app, Show& chosen) {
   auto options = std::make_shared<Options>();
   CLI::App* sub = app.add_subcommand("chat", "Ten turns of a conversation, then an edit of the third");
+  sub->add_option("--opening", options->opening, "Tokens of a text before the first question")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   sub->add_option("--predict", options->predict, "Most tokens of an answer")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

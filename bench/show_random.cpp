@@ -49,14 +49,16 @@ std::string draw_policy(Dice& dice, std::int64_t longest) {
 std::vector<Drawn> draw(const Model& model, const Options& options) {
   Dice dice(options.seed);
   std::vector<Tokens> documents;
-  for (int i = 0; i < 5; ++i) documents.push_back(made_up(model, dice, options.longest));
+  for (int i = 0; i < 3; ++i) documents.push_back(made_up(model, dice, options.longest));
   std::vector<Drawn> all;
   for (std::int64_t i = 0; i < options.requests; ++i) {
     const std::int64_t length = dice.log_uniform(1, options.longest);
     const Tokens& document = documents[static_cast<std::size_t>(dice.below(std::ssize(documents)))];
-    const std::int64_t shared = dice.below(3) > 0 ? dice.below(length + 1) : 0;
+    const std::int64_t shared = dice.one_in(4) ? 0 : dice.below(length + 1);
+    const bool guesses = dice.one_in(3);
     Tokens tokens(document.begin(), document.begin() + shared);
-    const Tokens own = made_up(model, dice, length - shared);
+    Tokens own = made_up(model, dice, length - shared);
+    if (guesses) std::copy_n(own.begin(), own.size() / 2, own.end() - std::ssize(own) / 2);  // so that some come true
     tokens.insert(tokens.end(), own.begin(), own.end());
     Drawn drawn{greedy(std::move(tokens), 1 + dice.below(options.predict)), {}};
     Request& request = drawn.request;
@@ -65,7 +67,7 @@ std::vector<Drawn> draw(const Model& model, const Options& options) {
     request.priority = static_cast<int>(dice.below(3));
     request.salt = dice.one_in(4) ? "another" : "";
     request.choices = dice.one_in(8) ? 2 : 1;
-    request.speculation = dice.one_in(3) ? Speculation::prompt_lookup : Speculation::off;
+    request.speculation = guesses ? Speculation::prompt_lookup : Speculation::off;
     if (dice.one_in(8)) request.keep = std::chrono::milliseconds(dice.below(2000));
     if (dice.one_in(10)) drawn.cancel_after = dice.below(request.max_tokens + 1);
     all.push_back(std::move(drawn));
@@ -237,6 +239,8 @@ Result<Shown> show(const Setting& setting, const Options& options) {
   shown.require("no request failed", failed == 0);
   shown.require("some were preempted", stats.preemptions > 0);
   shown.require("some were cancelled", stats.cancelled > 0);
+  shown.require("some guesses came true", stats.accepted_tokens > 0);
+  shown.require("some prompts were found in the cache", stats.cached_tokens > 0);
   shown.require("never more bytes than the budget", watched.most_bytes <= stats.bytes_budget);
   shown.require("nothing held at idle", idle.bytes_used + idle.bytes_cached == 0);
   return shown;
