@@ -1,5 +1,6 @@
 // Prompt lookup: how much faster it says a text again with one change, and that prose is not slower.
 #include <algorithm>
+#include <optional>
 
 #include "lookup_tasks.h"
 #include "show.h"

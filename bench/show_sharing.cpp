@@ -1,4 +1,6 @@
 // Requests on one long prefix, computed once, against as many runs that compute it each.
+#include <algorithm>
+
 #include "show.h"
 
 namespace quire::bench {
