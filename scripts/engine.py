@@ -120,8 +120,8 @@ def lookup(r: dict) -> list[str]:
     return [
         "## Prompt lookup",
         "",
-        f"Ten texts to be repeated with one change and ten pieces of prose, up to {r['predict']} tokens each, one at a time; in turns with and without,",
-        f"medians of {r['repeats']}. Tokens per second of generating.",
+        f"{len(r['rewrites']['tasks'])} texts to be repeated with one change and {len(r['prose']['tasks'])} pieces of prose, up to {r['predict']} tokens each, one at a time; in turns with and",
+        f"without, medians of {r['repeats']}. Tokens per second of generating.",
         "",
         *table(["", "off", "lookup", "ratio", "least of a task", "guesses accepted", "same tokens"], [row("repeated", r["rewrites"]), row("prose", r["prose"])]),
         *bars(r),
