@@ -26,6 +26,7 @@ int run(int argc, char** argv) {
   add_stall(app, chosen);
   add_chat(app, chosen);
   add_lookup(app, chosen);
+  add_schemas(app, chosen);
   CLI11_PARSE(app, argc, argv);
 
   const auto show = [&]() -> quire::Result<Shown> {

@@ -53,6 +53,7 @@ void add_sharing(CLI::App& app, Show& chosen);
 void add_stall(CLI::App& app, Show& chosen);
 void add_chat(CLI::App& app, Show& chosen);
 void add_lookup(CLI::App& app, Show& chosen);
+void add_schemas(CLI::App& app, Show& chosen);
 
 void say(const std::string& line);  // progress, to standard error
 

@@ -151,7 +151,7 @@ std::int64_t Committer::draw(Work& work, const Runner& runner) {
     if (work.branch->ended || !guessed) break;
     ++accepted;
   }
-  work.branch->drafts_pay.learn(drafted, accepted);
+  work.branch->drafts.learn(drafted, accepted, cost_.relative_ms(rows_, rows_ - drafted));
   work.job->report.drafted_tokens += drafted;
   work.job->report.accepted_tokens += accepted;
   totals_.drafted_tokens += static_cast<std::uint64_t>(drafted);
@@ -172,6 +172,8 @@ void Committer::split(Job& job, std::span<const float> logits) {
 
 void Committer::commit(Step& step, const Runner& runner) {
   ++totals_.steps;
+  rows_ = 0;
+  for (const Work& work : step.works) rows_ += work.rows();
   std::vector<Job*> touched, short_of_memory;
   for (Work& work : step.works) {
     Job& job = *work.job;

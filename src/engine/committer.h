@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cost_model.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 
@@ -21,8 +22,8 @@ struct EngineTotals {
 
 class Committer {
  public:
-  Committer(const Model& model, KvCache& cache, Scheduler& scheduler, EngineTotals& totals)
-      : model_(model), cache_(cache), scheduler_(scheduler), totals_(totals) {}
+  Committer(const Model& model, KvCache& cache, Scheduler& scheduler, const CostModel& cost, EngineTotals& totals)
+      : model_(model), cache_(cache), scheduler_(scheduler), cost_(cost), totals_(totals) {}
 
   void commit(Step& step, const Runner& runner);
   // Ends a job that is in line or running.
@@ -54,7 +55,9 @@ class Committer {
   const Model& model_;
   KvCache& cache_;
   Scheduler& scheduler_;
+  const CostModel& cost_;
   EngineTotals& totals_;
+  std::int64_t rows_ = 0;            // of the step at hand
   std::vector<std::uint64_t> mask_;  // of the token at hand
 };
 

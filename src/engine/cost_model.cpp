@@ -6,8 +6,8 @@
 namespace quire {
 namespace {
 
-constexpr double kWeightOfNew = 0.2;   // recent steps count: depth and machine change slowly
-constexpr std::int64_t kFewRows = 16;  // fewer are hardly cheaper
+constexpr double kWeightOfNew = 0.2;  // recent steps count: depth and machine change slowly
+constexpr std::int64_t kFewRows = 4;  // or a prompt would never end
 
 void learn(double& average, double value) {
   average = average == 0 ? value : average + kWeightOfNew * (value - average);
@@ -44,6 +44,11 @@ double CostModel::decode_ms(std::int64_t rows) const {
   }
   const auto seen = std::ranges::find_if(decode_ms_, [](double ms) { return ms > 0; });
   return seen == decode_ms_.end() ? 0 : *seen;
+}
+
+double CostModel::relative_ms(std::int64_t rows, std::int64_t fewer) const {
+  const double more = decode_ms(rows), less = decode_ms(fewer);
+  return less > 0 ? std::max(more / less, 1.0) : 1.0;
 }
 
 void CostModel::observe(std::int64_t decode_rows, double prefill_work, double ms) {

@@ -20,6 +20,9 @@ class CostModel {
   // A step in which only answers go on, with so many rows; 0 where none was seen yet.
   double decode_ms(std::int64_t rows) const;
 
+  // How much longer a step takes with `rows` rows than with `fewer`.
+  double relative_ms(std::int64_t rows, std::int64_t fewer) const;
+
   void observe(std::int64_t decode_rows, double prefill_work, double ms);
 
  private:

@@ -36,7 +36,7 @@ struct Engine::State {
         cost(model->parts().config),
         runner(model->parts(), ops, options.threads),
         scheduler(*cache, options, cost),
-        committer(*model, *cache, scheduler, totals) {}
+        committer(*model, *cache, scheduler, cost, totals) {}
 
   Result<std::unique_ptr<Job>> accept(Request request);
   Result<std::shared_ptr<CompiledGrammar>> grammar_for(const OutputFormat& format);

@@ -46,7 +46,7 @@ struct Branch {
   StopMatcher stop;
   std::optional<Constraint> constraint;
   PromptLookup lookup;
-  DraftGate drafts_pay;
+  DraftGate drafts;
   SequenceId sequence = 0;          // in the cache, while the request runs
   std::optional<StopReason> ended;  // nothing more is drawn
   bool done = false;                // and nothing more is held

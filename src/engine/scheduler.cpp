@@ -10,7 +10,9 @@ namespace {
 
 // Policies that look at attention sum it up by these, so that sums do not depend on what else runs.
 constexpr std::int64_t kScoredChunk = 64;
-constexpr std::int64_t kMostDrafts = 8, kMostDraftedByModel = 4;
+constexpr std::int64_t kMostDraftedByModel = 4;
+// Answers slow down by so much of a step while a prompt is computed; a noisy machine doubles it now and then.
+constexpr double kPromptShare = 0.6;
 // Every row of a chunk is projected to the vocabulary where a prompt is scored: that takes memory.
 constexpr std::int64_t kProjectedChunk = 64;
 
@@ -260,9 +262,10 @@ void Scheduler::add_work(Step& step, Job& job, Branch& branch, std::int64_t toke
 std::vector<TokenId> Scheduler::guesses(const Job& job, Branch& branch) const {
   const std::int64_t length = std::ssize(branch.tokens), generated = length - job.prompt;
   if (job.request.speculation == Speculation::off || job.scored || job.beams || generated == 0) return {};
-  std::int64_t most = std::min(kMostDrafts, job.limit - length);
+  std::int64_t most = job.limit - length;
   if (job.request.max_tokens >= 0) most = std::min(most, job.request.max_tokens - generated - 1);
-  if (most <= 0 || !branch.drafts_pay.open()) return {};
+  if (most <= 0) return {};
+  most = std::min(most, branch.drafts.wanted());
   if (job.request.speculation == Speculation::prompt_lookup) return branch.lookup.propose(branch.tokens, most);
   return std::vector<TokenId>(static_cast<std::size_t>(std::min(most, kMostDraftedByModel)), 0);
 }
@@ -285,7 +288,7 @@ void Scheduler::add_prompts(Step& step) {
   for (const Work& work : step.works) answers += work.rows();
   double left_ms = 0;
   if (answers > 0) {
-    left_ms = options_.prefill_budget_ms > 0 ? options_.prefill_budget_ms : cost_.decode_ms(answers);
+    left_ms = options_.prefill_budget_ms > 0 ? options_.prefill_budget_ms : kPromptShare * cost_.decode_ms(answers);
   }
   const double budget_ms = left_ms;
   for (const auto& job : running_) {
