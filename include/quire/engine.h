@@ -145,7 +145,7 @@ class Stream {
   bool ended() const;  // everything was read
   // Called by the engine's thread when an event may have come; to be set before anything is read.
   // It must return at once.
-  void notify(std::function<void()> ready);
+  void notify(const std::function<void()>& ready);
 
   void cancel();
   // Reads to the end: all there was since the last event that was read.

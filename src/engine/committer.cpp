@@ -224,7 +224,7 @@ void Committer::commit(Step& step, const Runner& runner) {
   }
 }
 
-void Committer::report(Job& job, Result<void> how) {
+void Committer::report(Job& job, const Result<void>& how) {
   totals_.prompt_tokens += static_cast<std::uint64_t>(job.prompt);
   totals_.cached_tokens += static_cast<std::uint64_t>(job.report.cached_tokens);
   if (!how.ok()) return job.stream->finish(how.error());

@@ -50,7 +50,7 @@ class Committer {
   void advance_beams(Job& job, const Step& step, const Runner& runner);
   void end_beams(Job& job);
   void finish(Job& job);
-  void report(Job& job, Result<void> how);
+  void report(Job& job, const Result<void>& how);
 
   const Model& model_;
   KvCache& cache_;

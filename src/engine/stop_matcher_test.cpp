@@ -14,7 +14,7 @@ std::string shown(StopMatcher& matcher, std::string_view text, std::size_t size)
 }
 
 TEST(StopMatcher, EndsBeforeTheEarliestStringWhereverThePiecesAreCut) {
-  for (const std::size_t size : {1, 2, 3, 5, 100}) {
+  for (const std::size_t size : {1u, 2u, 3u, 5u, 100u}) {
     StopMatcher matcher({"###", "\nUser:"});
     EXPECT_EQ(shown(matcher, "Hello # ## there\nUser: no ### more", size), "Hello # ## there") << size;
     EXPECT_TRUE(matcher.stopped());
@@ -22,7 +22,7 @@ TEST(StopMatcher, EndsBeforeTheEarliestStringWhereverThePiecesAreCut) {
 }
 
 TEST(StopMatcher, ShowsEverythingWhereNoneComes) {
-  for (const std::size_t size : {1, 2, 7}) {
+  for (const std::size_t size : {1u, 2u, 7u}) {
     StopMatcher matcher({"aab", ""});
     EXPECT_EQ(shown(matcher, "aaaaaaa aa", size), "aaaaaaa aa") << size;
     EXPECT_FALSE(matcher.stopped());

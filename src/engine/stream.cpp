@@ -70,7 +70,7 @@ bool Stream::ended() const {
   return state_->report.has_value() && state_->events.empty();
 }
 
-void Stream::notify(std::function<void()> ready) {
+void Stream::notify(const std::function<void()>& ready) {
   {
     const std::scoped_lock lock(state_->mutex);
     state_->ready = ready;

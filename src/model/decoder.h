@@ -31,8 +31,8 @@ struct Batch {
   std::span<const TokenId> tokens;  // of all sequences, one after another; each below config.vocabulary
   std::span<const BatchSequence> sequences;
   std::span<const KvGroupLayout> groups;
-  std::span<const KvLayerRef> layers;    // [model layers]
-  std::span<const std::int64_t> logits;  // which rows of tokens want logits, ascending
+  std::span<const KvLayerRef> layers;         // [model layers]
+  std::span<const std::int64_t> logits;       // which rows of tokens want logits, ascending
   std::span<const std::int64_t> hidden = {};  // and which want what enters the vocabulary's matrix
 };
 
