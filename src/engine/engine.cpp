@@ -140,7 +140,12 @@ Result<void> Engine::State::check_fits(const Job& job) const {
   const std::int64_t total = job.prompt + std::min(answer, job.limit - job.prompt);
   const std::uint64_t prompt = cache->estimate_bytes(job.prompt, job.policy->visible());
   const std::uint64_t one = cache->estimate_bytes(total, job.policy->visible());
-  const std::uint64_t needed = prompt + static_cast<std::uint64_t>(job.sequences()) * (one - std::min(one, prompt));
+  // While a step runs there are pages more: those it fills, and those that windows are about to leave.
+  std::int64_t in_a_step = 0;
+  for (const KvGroupLayout& layout : cache->layouts()) in_a_step += 2 * (layout.wide.bytes + layout.packed.bytes);
+  const auto sequences = static_cast<std::uint64_t>(job.sequences());
+  const std::uint64_t needed =
+      prompt + sequences * (one - std::min(one, prompt) + static_cast<std::uint64_t>(in_a_step));
   const std::uint64_t budget = cache->budget_bytes();
   if (needed <= budget) return {};
   return fail(Errc::out_of_memory,
