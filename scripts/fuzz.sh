@@ -7,9 +7,9 @@ cd "$(dirname "$0")/.."
 seconds=${1:?"usage: scripts/fuzz.sh SECONDS [TARGET ...]"}
 shift
 cmake --preset fuzz >/dev/null
-cmake --build --preset fuzz -j "$(nproc)"
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || targets=($(cd fuzz && ls -- *_fuzz.cpp | sed 's/\.cpp$//'))
+cmake --build --preset fuzz -j "$(nproc)" --target "${targets[@]}"
 
 # Inputs that found something new are kept under build/, and start the next run.
 run_one() {
