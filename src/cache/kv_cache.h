@@ -62,6 +62,9 @@ struct StepPlan {
   std::vector<std::vector<KvTable>> tables;  // [want][group], valid until the sequence changes
 };
 
+// What a plan asks to be done before anything is written.
+void make_copies(const StepPlan& plan, std::span<const KvGroupLayout> layouts);
+
 // Keys and values of one layer, as the cache gives them back.
 struct KvTokens {
   std::vector<float> keys;    // [tokens, kv_heads, key_dim]

@@ -8,6 +8,12 @@
 
 namespace quire {
 
+void make_copies(const StepPlan& plan, std::span<const KvGroupLayout> layouts) {
+  for (const StepPlan::Copy& copy : plan.copies) {
+    copy_tokens(layouts[static_cast<std::size_t>(copy.group)], copy.page.from, copy.page.to, copy.page.tokens);
+  }
+}
+
 // The index lets go of what nobody uses, the adaptive strategy of parked sequences too.
 std::vector<const PageRef*> KvCache::dispensable(std::span<const StepWant> wants) const {
   std::vector<const PageRef*> pages;

@@ -52,10 +52,7 @@ class Runner {
     for (const Step& step : steps) wants.push_back({step.id, std::ssize(step.tokens)});
     auto plan = cache_->prepare(wants);
     if (!plan.ok()) std::abort();
-    for (const StepPlan::Copy& copy : plan->copies) {
-      copy_tokens(cache_->layouts()[static_cast<std::size_t>(copy.group)], copy.page.from, copy.page.to,
-                  copy.page.tokens);
-    }
+    make_copies(*plan, cache_->layouts());
     std::vector<TokenId> tokens;
     std::vector<BatchSequence> sequences;
     std::vector<std::int64_t> last_rows;

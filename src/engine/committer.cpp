@@ -37,8 +37,16 @@ void add_probabilities(StreamEvent& event, std::span<const float> logits, TokenI
   for (std::ptrdiff_t i = 0; i < count; ++i) event.alternatives.push_back(of(order[static_cast<std::size_t>(i)]));
 }
 
-// Where the logits of a branch's last token are.
-std::int64_t last_row(const Work& work) { return work.first_logits + work.tokens - 1 - work.logits_from; }
+// Tells the reader of all that has not ended that it does.
+void end_branches(const Job& job, StopReason reason) {
+  for (const Branch& branch : job.branches) {
+    if (branch.ended) continue;
+    StreamEvent event;
+    event.choice = branch.choice;
+    event.end = reason;
+    job.stream->push(std::move(event));
+  }
+}
 
 }  // namespace
 
@@ -146,7 +154,7 @@ std::int64_t Committer::draw(Work& work, const Runner& runner) {
     const auto at = static_cast<std::size_t>(accepted);
     Guess guess;
     if (at < work.draft_chances.size()) guess = {work.drafts[at], work.draft_chances[at]};
-    const TokenId token = take(*work.job, *work.branch, runner.logits(last_row(work) + accepted), guess);
+    const TokenId token = take(*work.job, *work.branch, runner.logits(work.last_logits() + accepted), guess);
     const bool guessed = accepted < drafted && token == work.drafts[at];
     if (work.branch->ended || !guessed) break;
     ++accepted;
@@ -195,7 +203,7 @@ void Committer::commit(Step& step, const Runner& runner) {
     }
     if (prompt_done && job.branches.size() == 1) {
       if (job.request.keep.count() > 0) scheduler_.keep(job, branch);
-      if (!job.beams) split(job, runner.logits(last_row(work)));
+      if (!job.beams) split(job, runner.logits(work.last_logits()));
     }
   }
   const auto unique = [](std::vector<Job*>& jobs) {
@@ -264,13 +272,7 @@ bool Committer::begin(std::unique_ptr<Job>& job) {
 void Committer::cancel(Job& job) {
   const auto owned = scheduler_.remove(job);
   ++totals_.cancelled;
-  for (const Branch& branch : owned->branches) {
-    if (branch.ended) continue;
-    StreamEvent event;
-    event.choice = branch.choice;
-    event.end = StopReason::cancelled;
-    owned->stream->push(std::move(event));
-  }
+  end_branches(*owned, StopReason::cancelled);
   report(*owned, {});
 }
 
@@ -284,13 +286,7 @@ void Committer::end_full(std::unique_ptr<Job> job) {
   if (job->report.generated_tokens == 0) {
     return fail(std::move(job), {Errc::out_of_memory, "the cache has no room for the prompt; raise --cache-bytes"});
   }
-  for (const Branch& branch : job->branches) {
-    if (branch.ended) continue;
-    StreamEvent event;
-    event.choice = branch.choice;
-    event.end = StopReason::context_full;
-    job->stream->push(std::move(event));
-  }
+  end_branches(*job, StopReason::context_full);
   ++totals_.finished;
   report(*job, {});
 }

@@ -11,10 +11,9 @@ void Committer::advance_beams(Job& job, const Step& step, const Runner& runner) 
   std::vector<std::vector<std::uint64_t>> masks;
   for (const Work& work : step.works) {
     if (work.job != &job || !work.complete()) continue;
-    const std::int64_t row = work.first_logits + work.tokens - 1 - work.logits_from;
     const auto mask = allowed(job, *work.branch);
     masks.emplace_back(mask.begin(), mask.end());
-    live.push_back({runner.logits(row),
+    live.push_back({runner.logits(work.last_logits()),
                     std::span(work.branch->tokens).subspan(static_cast<std::size_t>(job.prompt)),
                     work.branch->log_probability,
                     {}});

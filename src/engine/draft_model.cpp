@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/fail.h"
+#include "engine/common_prefix.h"
 #include "model/kv_groups.h"
 
 namespace quire {
@@ -47,8 +48,7 @@ SequenceId DraftModel::sequence_of(const Branch& branch, std::span<const TokenId
     (void)cache_->reuse(id, tokens);
     return id;
   }
-  const auto held = cache_->tokens(id);
-  const std::int64_t shared = std::ranges::mismatch(held, tokens).in1 - held.begin();
+  const std::int64_t shared = common_prefix(cache_->tokens(id), tokens);
   (void)cache_->rollback(id, std::min(shared, std::ssize(tokens) - 1));
   return id;
 }
@@ -81,10 +81,7 @@ bool DraftModel::advance(std::vector<Asked>& asked) {
     auto plan = cache_->prepare(wants);
     while (!plan.ok() && release_oldest(asked)) plan = cache_->prepare(wants);
     if (!plan.ok()) return false;
-    for (const StepPlan::Copy& copy : plan->copies) {
-      copy_tokens(cache_->layouts()[static_cast<std::size_t>(copy.group)], copy.page.from, copy.page.to,
-                  copy.page.tokens);
-    }
+    make_copies(*plan, cache_->layouts());
     std::vector<TokenId> tokens;
     std::vector<BatchSequence> sequences;
     std::vector<std::int64_t> last_rows;

@@ -114,6 +114,8 @@ struct Work {
   std::int64_t first_hidden = 0;
 
   std::int64_t rows() const { return tokens + std::ssize(drafts); }
+  // Where the logits of the branch's last token are, for a work that is complete.
+  std::int64_t last_logits() const { return first_logits + tokens - 1 - logits_from; }
   // Nothing of the branch is lacking after this: the next token can be drawn.
   bool complete() const { return first + tokens == std::ssize(branch->tokens); }
 };

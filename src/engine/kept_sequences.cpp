@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/common_prefix.h"
+
 namespace quire {
 
 void KeptSequences::add(SequenceId sequence, Kind kind, Clock::time_point until) {
@@ -13,8 +15,7 @@ KeptSequences::Match KeptSequences::longest(const Kind& kind, std::span<const To
   Match best;
   for (const Kept& kept : kept_) {
     if (kept.kind != kind) continue;
-    const auto held = cache_.tokens(kept.sequence);
-    const std::int64_t shared = std::ranges::mismatch(held, tokens).in1 - held.begin();
+    const std::int64_t shared = common_prefix(cache_.tokens(kept.sequence), tokens);
     if (shared > best.tokens) best = {kept.sequence, shared};
   }
   return best;

@@ -9,9 +9,7 @@ Runner::Runner(const Model::Parts& parts, const Ops& ops, int threads)
       width_(static_cast<std::size_t>(parts.config.width)) {}
 
 void Runner::forward(const KvCache& cache, Step& step) {
-  for (const StepPlan::Copy& copy : step.plan.copies) {
-    copy_tokens(cache.layouts()[static_cast<std::size_t>(copy.group)], copy.page.from, copy.page.to, copy.page.tokens);
-  }
+  make_copies(step.plan, cache.layouts());
   tokens_.clear();
   sequences_.clear();
   rows_.clear();

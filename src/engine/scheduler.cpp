@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "engine/common_prefix.h"
 #include "model/attention_scores.h"
 
 namespace quire {
@@ -15,10 +16,6 @@ constexpr std::int64_t kMostDraftedByModel = 4;
 constexpr double kPromptShare = 0.6;
 // Every row of a chunk is projected to the vocabulary where a prompt is scored: that takes memory.
 constexpr std::int64_t kProjectedChunk = 64;
-
-std::int64_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
-  return std::ranges::mismatch(a, b).in1 - a.begin();
-}
 
 KeptSequences::Kind kind(const Job& job) { return {job.request.salt, job.policy->name()}; }
 

@@ -6,6 +6,7 @@
 
 #include "core/fail.h"
 #include "core/statistics.h"
+#include "engine/common_prefix.h"
 #include "engine/model_parts.h"
 #include "engine/sampler.h"
 #include "engine/session_cache.h"
@@ -19,11 +20,6 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::milli>(to - from).count();
-}
-
-std::size_t common_prefix(std::span<const TokenId> a, std::span<const TokenId> b) {
-  const auto [in_a, in_b] = std::ranges::mismatch(a, b);
-  return static_cast<std::size_t>(in_a - a.begin());
 }
 
 }  // namespace
@@ -148,7 +144,7 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt, const Gene
   const auto start = Clock::now();
   // What the cache shares with the prompt stays; at least one token is left to compute.
   if (may_cache && s.cache.caches(std::ssize(prompt))) {
-    s.cache.rollback(static_cast<std::int64_t>(std::min(common_prefix(s.cache.tokens(), prompt), prompt.size() - 1)));
+    s.cache.rollback(std::min(common_prefix(s.cache.tokens(), prompt), std::ssize(prompt) - 1));
   }
   result.timings.cached_tokens = may_cache && s.cache.caches(std::ssize(prompt)) ? s.cache.length() : 0;
   result.timings.prompt_tokens = std::ssize(prompt) - result.timings.cached_tokens;

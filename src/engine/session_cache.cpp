@@ -91,9 +91,7 @@ Result<BatchSequence> SessionCache::prepare(std::int64_t count, std::int64_t pro
   if (flat_) return BatchSequence{count, first, tables_, {}};
   const StepWant want{sequence_.id(), count};
   QUIRE_TRY(StepPlan plan, paged().prepare({&want, 1}));
-  for (const StepPlan::Copy& copy : plan.copies) {
-    copy_tokens(groups_[static_cast<std::size_t>(copy.group)], copy.page.from, copy.page.to, copy.page.tokens);
-  }
+  make_copies(plan, groups_);
   tables_ = plan.tables[0];
   AttentionScores scores;
   const RetentionState state = paged().retention_state(sequence_.id(), prompt);
