@@ -1,14 +1,12 @@
 #include "cache/page_pool.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
 
 #include "core/check.h"
 #include "core/fail.h"
+#include "core/mapped_memory.h"
 
 namespace quire {
 namespace detail {
@@ -17,8 +15,7 @@ struct PageSlab {
   PagePool* pool;
   int size_class;
   std::uint64_t serial;  // a stable order for slabs that are equally full
-  std::byte* data;
-  std::uint64_t mapped_bytes;
+  MappedMemory memory;
   std::uint64_t free;
   Page* first_free;
   std::vector<Page> pages;
@@ -35,13 +32,7 @@ using detail::PageSlab;
 
 namespace {
 
-constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
 constexpr std::uint64_t kCacheLine = 64;
-
-std::uint64_t system_page() {
-  static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
 
 // A small budget is cut into about this many slabs, so that a slab that is barely used, or a
 // rest too small for one, does not cost much of it.
@@ -56,25 +47,6 @@ std::uint64_t bookkeeping(std::uint64_t pages) { return sizeof(PageSlab) + pages
 
 std::uint64_t cost(std::uint64_t page_bytes, std::uint64_t pages) {
   return round_up(page_bytes * pages, system_page()) + bookkeeping(pages);
-}
-
-// Null where the system refuses. A slab that can hold a huge page starts on the border of one.
-std::byte* map_aligned(std::uint64_t bytes) {
-  const std::uint64_t alignment = bytes >= kHugePage ? kHugePage : system_page();
-  const std::uint64_t asked = bytes + alignment - system_page();
-  void* const mapped = ::mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
-  auto* const begin = static_cast<std::byte*>(mapped);
-  const std::uint64_t head = round_up(reinterpret_cast<std::uintptr_t>(begin), alignment) -
-                             static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(begin));
-  std::byte* const data = begin + head;
-  if (head > 0) ::munmap(begin, head);
-  if (const std::uint64_t tail = asked - head - bytes; tail > 0) ::munmap(data + bytes, tail);
-#ifdef MADV_HUGEPAGE
-  // Advice: where it is refused, small pages do.
-  if (bytes >= kHugePage) ::madvise(data, bytes, MADV_HUGEPAGE);
-#endif
-  return data;
 }
 
 }  // namespace
@@ -246,9 +218,11 @@ Result<std::vector<PageRef>> PagePool::allocate(std::span<const PageWant> wants)
 PageSlab* PagePool::map_slab(const NewSlab& wanted) {
   SizeClass& size_class = classes_[static_cast<std::size_t>(wanted.size_class)];
   const std::uint64_t bytes = round_up(wanted.pages * size_class.page_bytes, system_page());
-  std::byte* const data = map_aligned(bytes);
-  if (data == nullptr) return nullptr;
-  auto* const slab = new PageSlab{this, wanted.size_class, next_serial_++, data, bytes, wanted.pages, nullptr, {}};
+  MappedMemory memory = MappedMemory::map(bytes);
+  if (!memory) return nullptr;
+  std::byte* const data = memory.data();
+  auto* const slab =
+      new PageSlab{this, wanted.size_class, next_serial_++, std::move(memory), wanted.pages, nullptr, {}};
   slab->pages.resize(wanted.pages);
   for (std::uint64_t i = wanted.pages; i-- > 0;) {
     slab->pages[i] = {data + i * size_class.page_bytes, slab, slab->first_free, 0};
@@ -265,7 +239,6 @@ void PagePool::unmap_slab(PageSlab* slab) {
   QUIRE_ASSERT(slab->free == pages, "a slab leaves with a page in use");
   classes_[static_cast<std::size_t>(slab->size_class)].free -= pages;
   reserved_ -= slab_cost(slab->size_class, pages);
-  ::munmap(slab->data, slab->mapped_bytes);
   delete slab;
 }
 

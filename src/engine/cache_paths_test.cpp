@@ -31,7 +31,9 @@ std::shared_ptr<const Model> load(const std::string& name) {
 class Runner {
  public:
   Runner(std::shared_ptr<const Model> model, const KvChoice& choice, std::uint64_t budget = std::uint64_t{1} << 32)
-      : model_(std::move(model)), pool_(2), decoder_(config(), model_->parts().weights, cpu_ops(best_isa()), pool_) {
+      : model_(std::move(model)),
+        pool_(2),
+        decoder_(config(), model_->parts().weights_for(cpu_ops(best_isa()), pool_), cpu_ops(best_isa()), pool_) {
     KvGroups groups = kv_groups(config(), choice);
     CacheOptions options;
     options.groups = std::move(groups.groups);

@@ -33,7 +33,7 @@ Result<std::unique_ptr<DraftModel>> DraftModel::create(std::shared_ptr<const Mod
 DraftModel::DraftModel(std::shared_ptr<const Model> model, const Ops& ops, ThreadPool& pool,
                        std::unique_ptr<KvCache> cache)
     : model_(std::move(model)),
-      decoder_(model_->parts().config, model_->parts().weights, ops, pool),
+      decoder_(model_->parts().config, model_->parts().weights_for(ops, pool), ops, pool),
       cache_(std::move(cache)) {}
 
 // The branch's sequence, brought back to where it agrees with the tokens, with one left to compute.

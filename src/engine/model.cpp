@@ -49,8 +49,14 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
     chat_template = std::move(*parsed);
   }
   ModelInfo info = make_info(path, config, weights);
-  auto parts = std::make_unique<Parts>(Parts{std::move(file), std::move(gguf), std::move(config), std::move(weights),
-                                             std::move(*tokenizer), std::move(chat_template), std::move(info)});
+  std::unique_ptr<const Parts> parts(new Parts{std::move(file),
+                                               std::move(gguf),
+                                               std::move(config),
+                                               std::move(weights),
+                                               std::move(*tokenizer),
+                                               std::move(chat_template),
+                                               std::move(info),
+                                               {}});
   return std::shared_ptr<const Model>(new Model(std::move(parts)));
 }
 

@@ -1,6 +1,7 @@
 // What a loaded model consists of.
 #pragma once
 
+#include <mutex>
 #include <optional>
 
 #include "loader/gguf.h"
@@ -17,10 +18,17 @@ struct Model::Parts {
   MappedFile file;  // weights and metadata point into it
   Gguf gguf;
   ModelConfig config;
-  Weights weights;
+  mutable Weights weights;
   Tokenizer tokenizer;
   std::optional<ChatTemplate> chat_template;
   ModelInfo info;
+  mutable std::once_flag packing;
+
+  // Arranged for the first backend that asks and packs: those that pack agree on how. Throws std::bad_alloc.
+  const Weights& weights_for(const Ops& ops, ThreadPool& pool) const {
+    if (ops.pack != nullptr) std::call_once(packing, [&] { pack_weights(weights, ops, pool); });
+    return weights;
+  }
 };
 
 }  // namespace quire

@@ -29,7 +29,9 @@ namespace {
 // What computes; forks of a session take turns with it.
 struct Machine {
   Machine(const Model::Parts& parts, const Ops& ops_, int threads)
-      : ops(ops_), pool(threads > 0 ? threads : usable_cpus()), decoder(parts.config, parts.weights, ops, pool) {}
+      : ops(ops_),
+        pool(threads > 0 ? threads : usable_cpus()),
+        decoder(parts.config, parts.weights_for(ops, pool), ops, pool) {}
 
   const Ops& ops;
   ThreadPool pool;

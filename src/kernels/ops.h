@@ -25,6 +25,7 @@ struct WeightMatrix {
   const std::byte* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
+  const std::byte* panels = nullptr;  // the same weights as Ops::pack arranged them; null: they are not
 
   std::int64_t row_bytes() const { return cols / info(type).block_size * info(type).block_bytes; }
   const std::byte* row(std::int64_t r) const { return data + r * row_bytes(); }
@@ -131,6 +132,9 @@ struct ActivateParams {
 struct Ops {
   std::string_view name;
   void (*matmul)(const MatmulParams&, ThreadPool&);
+  // Weights arranged for this backend's products, once, where they take bytes at all.
+  std::uint64_t (*packed_bytes)(const WeightMatrix&);
+  void (*pack)(const WeightMatrix&, std::byte* to, ThreadPool&);
   void (*norm)(const NormParams&, ThreadPool&);
   void (*rope)(const RopeParams&, ThreadPool&);
   void (*append)(const AppendParams&, ThreadPool&);

@@ -1,6 +1,7 @@
 #include "model/weights.h"
 
 #include <cmath>
+#include <new>
 
 #include "core/fail.h"
 #include "kernels/ref/dequantize.h"
@@ -144,6 +145,32 @@ Result<Weights> read_weights(const Gguf& file, ModelConfig& config) {
     weights.parameters += tensor.elements();
   }
   return weights;
+}
+
+void pack_weights(Weights& weights, const Ops& ops, ThreadPool& pool) {
+  std::vector<WeightMatrix*> matrices{&weights.output.weight};
+  for (LayerWeights& layer : weights.layers) {
+    for (Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
+      matrices.push_back(&linear->weight);
+    }
+  }
+  constexpr std::uint64_t kCacheLine = 64;
+  const auto bytes_of = [&](const WeightMatrix& w) {
+    return (ops.packed_bytes(w) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  };
+  std::uint64_t total = 0;
+  for (const WeightMatrix* matrix : matrices) total += bytes_of(*matrix);
+  if (total == 0) return;
+  weights.panels = MappedMemory::map(total);
+  if (!weights.panels) throw std::bad_alloc();
+  std::byte* to = weights.panels.data();
+  for (WeightMatrix* matrix : matrices) {
+    const std::uint64_t bytes = bytes_of(*matrix);
+    if (bytes == 0) continue;
+    ops.pack(*matrix, to, pool);
+    matrix->panels = to;
+    to += bytes;
+  }
 }
 
 }  // namespace quire

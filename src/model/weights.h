@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/mapped_memory.h"
 #include "kernels/ops.h"
 #include "loader/gguf.h"
 #include "model/config.h"
@@ -42,6 +43,7 @@ struct Weights {
   Norm output_norm;
   Linear output;  // [vocabulary, width]; the embedding again where they are tied
   FloatVector rope_factors;
+  MappedMemory panels;           // what the matrices' panels point into
   std::uint64_t bytes = 0;       // of all tensors, as stored
   std::uint64_t parameters = 0;  // values in all tensors
 };
@@ -49,5 +51,8 @@ struct Weights {
 // Also completes config.vocabulary, which only the embedding's shape says for sure.
 // The file's bytes must outlive the result.
 Result<Weights> read_weights(const Gguf& file, ModelConfig& config);
+
+// Arranges all matrices that products read as a backend wants them. Throws std::bad_alloc.
+void pack_weights(Weights& weights, const Ops& ops, ThreadPool& pool);
 
 }  // namespace quire

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-const IsaKernels kAvx2Kernels{quantize_row,  unpack_strip, dot_strip,      dot_packed,  unpack_row_f32,
+const IsaKernels kAvx2Kernels{quantize_row,  panel_bytes,  pack_panel,     dot_panel,   unpack_row_f32,
                               dot_strip_f32, rms_norm_row, layer_norm_row, silu_row,    gelu_row,
                               store_tokens,  attend,       score,          hadamard_row};
 

@@ -75,6 +75,8 @@ template <const IsaKernels& kIsa>
 constexpr Ops make_ops(std::string_view name) {
   return {name,
           with<kIsa, cpu_matmul>,
+          [](const WeightMatrix& w) { return cpu_packed_bytes(kIsa, w); },
+          [](const WeightMatrix& w, std::byte* to, ThreadPool& pool) { cpu_pack(kIsa, w, to, pool); },
           norm<kIsa>,
           rope,
           with<kIsa, cpu_append>,

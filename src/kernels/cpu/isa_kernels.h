@@ -15,26 +15,18 @@ namespace quire {
 // Quantised products work in blocks of 32 columns, each of two halves of 16: the smallest group
 // with a scale of its own in any GGUF type (Q2_K, Q3_K, Q6_K).
 inline constexpr std::int64_t kBlock = 32;
-inline constexpr std::int64_t kStripRows = 4;  // weight rows per call: 4 x 2 accumulators fit 16 registers
-
-constexpr std::int64_t padded_halves(std::int64_t cols) { return (cols / 16 + 7) / 8 * 8; }
+inline constexpr std::int64_t kPanelRows = 16;  // weight rows whose products lie side by side in vectors
+inline constexpr std::int64_t kTileRows = 4;    // activation rows per pass: 4 x 2 sums fit 16 registers
+inline constexpr std::int64_t kStripRows = 4;   // float weight rows per call
 
 // Rows of activations: x = scale * q, q in [-32767, 32767].
 struct QuantizedRows {
-  std::int16_t* q;  // [rows, cols]
-  float* scale;     // [rows, cols / 32]
-  float* sums;      // [rows, padded_halves]: scale times the sum of q over each half, zero beyond
+  std::int16_t* q;   // [rows, cols]
+  float* scale;      // [rows, cols / 32]
+  float* sums;       // [rows, cols / 32]: scale times the sum of q over the block
+  float* half_sums;  // [rows, cols / 16]
   std::int64_t cols;
 };
-
-// kStripRows rows of weights: w = scale * q + min, q in [-128, 127].
-struct UnpackedStrip {
-  std::byte* blocks;  // of unpacked_strip_bytes(cols): for every GGUF block, codes and scales of all rows
-  float* min;         // [kStripRows, padded_halves], zero beyond cols / 16; unused by types without minima
-};
-constexpr std::int64_t unpacked_strip_bytes(std::int64_t cols) {
-  return kStripRows * (cols * std::int64_t{sizeof(std::int16_t)} + cols / 16 * std::int64_t{sizeof(float)});
-}
 
 // What a tile of keys or of values is made of; kv/format/layouts.h says where.
 struct TileLayout {
@@ -102,12 +94,12 @@ constexpr std::int64_t stretch_scratch_floats(std::int64_t query_stride, std::in
 
 struct IsaKernels {
   void (*quantize_row)(const float* x, std::int64_t row, const QuantizedRows& to);
-  void (*unpack_strip)(DType type, const std::byte* const* rows, std::int64_t cols, const UnpackedStrip& to);
-  // Rows [row_begin, row_end) of x; out: [row_end - row_begin, kStripRows]
-  void (*dot_strip)(DType type, const UnpackedStrip& weights, QuantizedRows x, std::int64_t row_begin,
-                    std::int64_t row_end, float* out);
-  // The same from packed rows, for row 0 of x; min: scratch of [kStripRows, padded_halves], out: [kStripRows]
-  void (*dot_packed)(DType type, const std::byte* const* weights, float* min, QuantizedRows x, float* out);
+  // Weights as products read them; panels.inl draws the layout. Rows beyond `count` of kPanelRows are zero.
+  std::int64_t (*panel_bytes)(DType type, std::int64_t cols);
+  void (*pack_panel)(DType type, const std::byte* rows, std::int64_t count, std::int64_t cols, std::byte* panel);
+  // Rows [row, row + rows) of x, rows at most kTileRows; out: [rows, kPanelRows]
+  void (*dot_panel)(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows,
+                    float* out);
   void (*unpack_row_f32)(DType type, const std::byte* source, std::int64_t cols, float* out);
   // weights: [kStripRows, cols]
   void (*dot_strip_f32)(const float* weights, const float* x, std::int64_t cols, std::int64_t row_begin,

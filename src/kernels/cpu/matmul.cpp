@@ -11,25 +11,65 @@ namespace {
 
 bool is_float(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
-// Weight rows per work item. 32 unpacked rows of a 2,048-wide matrix take 144 KiB: they stay in
-// the second-level cache while every activation row passes over them.
-constexpr std::int64_t kItemRows = 32;
-// Activation rows per pass over an item, so that both sides stay in the second-level cache.
+// Weight rows per work item. Four panels of a 576-wide 4-bit matrix take 23 KiB: they and a tile of activations
+// stay in the first-level cache.
+constexpr std::int64_t kItemRows = 4 * kPanelRows;
+// One row of activations takes little time for many weights: smaller items share it out evenly.
+constexpr std::int64_t kOneRowItemRows = 2 * kPanelRows;
+// Activation rows per pass over float weights, so that both sides stay in the second-level cache.
 constexpr std::int64_t kPassRows = 64;
 
 struct MatmulScratch {
-  Scratch q, scale, sums;  // activations, one per calling thread
-  Scratch wq, wmin, wf;    // weights, one per working thread
+  Scratch q, scale, sums, half_sums;  // activations, one per calling thread
+  Scratch panels, floats;             // weights, one per working thread
 };
 thread_local MatmulScratch matmul_scratch;
 
 QuantizedRows quantize(const IsaKernels& isa, const MatmulParams& p, ThreadPool& pool) {
   MatmulScratch& scratch = matmul_scratch;
-  const QuantizedRows x{scratch.q.get<std::int16_t>(p.rows * p.cols),
-                        scratch.scale.get<float>(p.rows * (p.cols / kBlock)),
-                        scratch.sums.get<float>(p.rows * padded_halves(p.cols)), p.cols};
+  const std::int64_t blocks = p.rows * (p.cols / kBlock);
+  const QuantizedRows x{scratch.q.get<std::int16_t>(p.rows * p.cols), scratch.scale.get<float>(blocks),
+                        scratch.sums.get<float>(blocks), scratch.half_sums.get<float>(2 * blocks), p.cols};
   pool.for_each(p.rows, [&](std::int64_t r) { isa.quantize_row(p.x + r * p.cols, r, x); });
   return x;
+}
+
+// products: [rows, width]
+void store(const MatmulTarget& target, std::int64_t begin, std::int64_t row, std::int64_t rows, const float* products,
+           std::int64_t width) {
+  const std::int64_t outputs = target.weights->rows, count = std::min(width, outputs - begin);
+  for (std::int64_t r = row; r < row + rows; ++r, products += width) {
+    float* out = target.out + r * outputs + begin;
+    for (std::int64_t n = 0; n < count; ++n) {
+      out[n] = target.bias != nullptr ? products[n] + target.bias[begin + n] : products[n];
+    }
+  }
+}
+
+// Weights that nobody packed are packed for this product.
+const std::byte* panels_of(const IsaKernels& isa, const WeightMatrix& w, std::int64_t begin, std::int64_t end) {
+  const std::int64_t bytes = isa.panel_bytes(w.type, w.cols);
+  if (w.panels != nullptr) return w.panels + begin / kPanelRows * bytes;
+  auto* panels = matmul_scratch.panels.get<std::byte>((end - begin + kPanelRows - 1) / kPanelRows * bytes);
+  for (std::int64_t n = begin; n < end; n += kPanelRows) {
+    isa.pack_panel(w.type, w.row(n), std::min(kPanelRows, end - n), w.cols, panels + (n - begin) / kPanelRows * bytes);
+  }
+  return panels;
+}
+
+void multiply_panels(const IsaKernels& isa, const MatmulParams& p, const MatmulTarget& target, const QuantizedRows& x,
+                     std::int64_t begin, std::int64_t end) {
+  const WeightMatrix& w = *target.weights;
+  const std::byte* panels = panels_of(isa, w, begin, end);
+  const std::int64_t bytes = isa.panel_bytes(w.type, w.cols);
+  for (std::int64_t row = 0; row < p.rows; row += kTileRows) {
+    const std::int64_t rows = std::min(kTileRows, p.rows - row);
+    for (std::int64_t n = begin; n < end; n += kPanelRows) {
+      alignas(64) float products[kTileRows * kPanelRows];
+      isa.dot_panel(w.type, panels + (n - begin) / kPanelRows * bytes, x, row, rows, products);
+      store(target, n, row, rows, products, kPanelRows);
+    }
+  }
 }
 
 using StripRows = std::array<const std::byte*, kStripRows>;
@@ -37,57 +77,19 @@ using StripRows = std::array<const std::byte*, kStripRows>;
 // The last strip of a matrix may be short: its last row is repeated, so that one kernel serves all.
 StripRows strip_rows(const WeightMatrix& w, std::int64_t begin) {
   StripRows rows;
-  const std::int64_t bytes = w.row_bytes();
-  for (std::int64_t n = 0; n < kStripRows; ++n) {
-    rows[static_cast<std::size_t>(n)] = w.data + std::min(begin + n, w.rows - 1) * bytes;
-  }
+  for (std::int64_t n = 0; n < kStripRows; ++n)
+    rows[static_cast<std::size_t>(n)] = w.row(std::min(begin + n, w.rows - 1));
   return rows;
 }
 
-// products: [row_end - row_begin, kStripRows]
-void store_strip(const MatmulTarget& target, std::int64_t begin, std::int64_t row_begin, std::int64_t row_end,
-                 const float* products) {
-  const std::int64_t outputs = target.weights->rows, width = std::min(kStripRows, outputs - begin);
-  for (std::int64_t r = row_begin; r < row_end; ++r, products += kStripRows) {
-    float* out = target.out + r * outputs + begin;
-    for (std::int64_t n = 0; n < width; ++n) {
-      out[n] = target.bias != nullptr ? products[n] + target.bias[begin + n] : products[n];
-    }
-  }
-}
-
-// For a single activation row: unpacked in registers, weights are not written out and read back.
-void multiply_packed(const IsaKernels& isa, const MatmulParams& p, const MatmulTarget& target, const QuantizedRows& x,
+void multiply_floats(const IsaKernels& isa, const MatmulParams& p, const MatmulTarget& target, const QuantizedRows&,
                      std::int64_t begin, std::int64_t end) {
-  float* min = matmul_scratch.wmin.get<float>(kStripRows * padded_halves(p.cols));
-  for (std::int64_t s = begin; s < end; s += kStripRows) {
-    float products[kStripRows];
-    isa.dot_packed(target.weights->type, strip_rows(*target.weights, s).data(), min, x, products);
-    store_strip(target, s, 0, 1, products);
-  }
-}
-
-void multiply_unpacked(const IsaKernels& isa, const MatmulParams& p, const MatmulTarget& target, const QuantizedRows& x,
-                       std::int64_t begin, std::int64_t end) {
   const WeightMatrix& w = *target.weights;
-  MatmulScratch& scratch = matmul_scratch;
   const std::int64_t strips = (end - begin + kStripRows - 1) / kStripRows, strip_floats = kStripRows * p.cols;
-  float* floats = nullptr;
-  std::byte* blocks = nullptr;
-  float* min = nullptr;
-  if (is_float(w.type)) {
-    floats = scratch.wf.get<float>(strips * strip_floats);
-  } else {
-    blocks = scratch.wq.get<std::byte>(strips * unpacked_strip_bytes(p.cols));
-    min = scratch.wmin.get<float>(strips * kStripRows * padded_halves(p.cols));
-  }
-  const auto unpacked = [&](std::int64_t s) {
-    return UnpackedStrip{blocks + s * unpacked_strip_bytes(p.cols), min + s * kStripRows * padded_halves(p.cols)};
-  };
+  float* floats = matmul_scratch.floats.get<float>(strips * strip_floats);
   for (std::int64_t s = 0; s < strips; ++s) {
     const StripRows rows = strip_rows(w, begin + s * kStripRows);
-    if (floats == nullptr) isa.unpack_strip(w.type, rows.data(), p.cols, unpacked(s));
-    for (std::size_t n = 0; floats != nullptr && n < rows.size(); ++n) {
+    for (std::size_t n = 0; n < rows.size(); ++n) {
       isa.unpack_row_f32(w.type, rows[n], p.cols, floats + s * strip_floats + static_cast<std::int64_t>(n) * p.cols);
     }
   }
@@ -95,12 +97,8 @@ void multiply_unpacked(const IsaKernels& isa, const MatmulParams& p, const Matmu
     const std::int64_t pass_end = std::min(pass + kPassRows, p.rows);
     for (std::int64_t s = 0; s < strips; ++s) {
       float products[kPassRows * kStripRows];
-      if (floats != nullptr) {
-        isa.dot_strip_f32(floats + s * strip_floats, p.x, p.cols, pass, pass_end, products);
-      } else {
-        isa.dot_strip(w.type, unpacked(s), x, pass, pass_end, products);
-      }
-      store_strip(target, begin + s * kStripRows, pass, pass_end, products);
+      isa.dot_strip_f32(floats + s * strip_floats, p.x, p.cols, pass, pass_end, products);
+      store(target, begin + s * kStripRows, pass, pass_end - pass, products, kStripRows);
     }
   }
 }
@@ -113,19 +111,34 @@ void cpu_matmul(const IsaKernels& isa, const MatmulParams& p, ThreadPool& pool) 
       std::ranges::any_of(p.targets, [](const MatmulTarget& t) { return !is_float(t.weights->type); });
   if (quantized) x = quantize(isa, p, pool);
 
+  const std::int64_t item_rows = p.rows == 1 ? kOneRowItemRows : kItemRows;
+  const auto items_of = [&](const MatmulTarget& t) { return (t.weights->rows + item_rows - 1) / item_rows; };
   std::int64_t items = 0;
-  for (const MatmulTarget& t : p.targets) items += (t.weights->rows + kItemRows - 1) / kItemRows;
+  for (const MatmulTarget& t : p.targets) items += items_of(t);
   pool.for_each(items, [&](std::int64_t item) {
     for (const MatmulTarget& t : p.targets) {
-      const std::int64_t count = (t.weights->rows + kItemRows - 1) / kItemRows;
-      if (item < count) {
-        const std::int64_t begin = item * kItemRows;
-        const bool packed = p.rows == 1 && !is_float(t.weights->type);
-        const auto multiply = packed ? multiply_packed : multiply_unpacked;
-        multiply(isa, p, t, x, begin, std::min(begin + kItemRows, t.weights->rows));
+      if (item < items_of(t)) {
+        const std::int64_t begin = item * item_rows;
+        const auto multiply = is_float(t.weights->type) ? multiply_floats : multiply_panels;
+        multiply(isa, p, t, x, begin, std::min(begin + item_rows, t.weights->rows));
         return;
       }
-      item -= count;
+      item -= items_of(t);
+    }
+  });
+}
+
+std::uint64_t cpu_packed_bytes(const IsaKernels& isa, const WeightMatrix& w) {
+  if (is_float(w.type)) return 0;
+  return static_cast<std::uint64_t>((w.rows + kPanelRows - 1) / kPanelRows * isa.panel_bytes(w.type, w.cols));
+}
+
+void cpu_pack(const IsaKernels& isa, const WeightMatrix& w, std::byte* to, ThreadPool& pool) {
+  const std::int64_t bytes = isa.panel_bytes(w.type, w.cols);
+  pool.for_each((w.rows + kItemRows - 1) / kItemRows, [&](std::int64_t item) {
+    const std::int64_t end = std::min((item + 1) * kItemRows, w.rows);
+    for (std::int64_t n = item * kItemRows; n < end; n += kPanelRows) {
+      isa.pack_panel(w.type, w.row(n), std::min(kPanelRows, end - n), w.cols, to + n / kPanelRows * bytes);
     }
   });
 }

@@ -5,7 +5,9 @@
 
 namespace quire {
 
-// Ops::matmul by the inner loops of one instruction set.
+// Ops::matmul, packed_bytes and pack by the inner loops of one instruction set.
 void cpu_matmul(const IsaKernels& isa, const MatmulParams& p, ThreadPool& pool);
+std::uint64_t cpu_packed_bytes(const IsaKernels& isa, const WeightMatrix& w);
+void cpu_pack(const IsaKernels& isa, const WeightMatrix& w, std::byte* to, ThreadPool& pool);
 
 }  // namespace quire

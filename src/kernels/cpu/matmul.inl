@@ -1,135 +1,110 @@
-// Products of activations with quantised weights, in integers within each block of 32 columns. Weights
-// come unpacked, for several rows of activations, or as the file packs them, for one: the same sums in the
-// same order, so the same bits.
-#include "kernels/cpu/unpack.inl"
+// Products of activations with quantised weights, in integers within each block of 32 columns. Lanes are weight
+// rows: every product is summed on its own, block after block, whatever is computed beside it.
+#include "kernels/cpu/panels.inl"
 
 namespace quire {
 namespace {
 
-// Written out for small blocks, so that compilers keep codes in registers from unpacking to product.
-template <class F, class Body>
-QUIRE_INLINE void for_strip_rows(Body&& body) {
-  if constexpr (F::kValues == kBlock) {
-    static_assert(kStripRows == 4);
-    body(0);
-    body(1);
-    body(2);
-    body(3);
-  } else {
-    for (int n = 0; n < kStripRows; ++n) body(n);
-  }
-}
-
 template <int kRows>
-using StripSums = F8[kStripRows][kRows];
-
-// Block b of kRows rows of activations.
+using PanelInts = I8[kRows][2];
 template <int kRows>
-struct XBlock {
-  S16 low[kRows], high[kRows];
-  F8 scale[kRows];
-};
+using PanelSums = F8[kRows][2];
+
+// Adds the products of one pair of columns.
 template <int kRows>
-QUIRE_INLINE XBlock<kRows> load_x(const QuantizedRows& x, std::int64_t row, std::int64_t b) {
-  XBlock<kRows> block;
-  for (int r = 0; r < kRows; ++r) {
-    const std::int16_t* q = x.q + (row + r) * x.cols + b * kBlock;
-    block.low[r] = load16(q);
-    block.high[r] = load16(q + 16);
-    block.scale[r] = broadcast_at(x.scale + (row + r) * (x.cols / kBlock) + b);
-  }
-  return block;
-}
-
-// Adds the products of 32 weights; scale: of each half.
-template <class F, int kRows>
-QUIRE_INLINE void add_products(const std::int16_t* codes, F8 scale, F8 second_scale, const XBlock<kRows>& x,
-                               F8 (&sums)[kRows]) {
-  const S16 low = load16(codes), high = load16(codes + 16);
-  for (int r = 0; r < kRows; ++r) {
-    // At most 4 products of 128 and 32767 in a lane: below 2^24, so the floats are exact too.
-    const I8 first = multiply_pairs(low, x.low[r]), second = multiply_pairs(high, x.high[r]);
-    if constexpr (F::kHalfScales) {
-      sums[r] = fma(to_floats(first), scale * x.scale[r], sums[r]);
-      sums[r] = fma(to_floats(second), second_scale * x.scale[r], sums[r]);
-    } else {
-      sums[r] = fma(to_floats(first + second), scale * x.scale[r], sums[r]);
-    }
-  }
-}
-
-// min: [kStripRows, padded_halves]
-template <class F, int kRows>
-QUIRE_INLINE void finish_rows(const float* min, const QuantizedRows& x, std::int64_t row, StripSums<kRows>& sums,
-                              float* out) {
-  const std::int64_t halves = padded_halves(x.cols);
-  for (std::int64_t h = 0; F::kMinima && h < halves; h += 8) {
-    for (int n = 0; n < kStripRows; ++n) {
-      const F8 m = load8(min + n * halves + h);
-      for (int r = 0; r < kRows; ++r) sums[n][r] = fma(m, load8(x.sums + (row + r) * halves + h), sums[n][r]);
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int n = 0; n < kStripRows; ++n) out[r * kStripRows + n] = horizontal_sum(sums[n][r]);
-  }
-}
-
-template <class F, int kRows>
-QUIRE_INLINE void dot_unpacked(const UnpackedStrip& weights, const QuantizedRows& x, std::int64_t row, float* out) {
-  constexpr int kGroups = F::kValues / kBlock;
-  const auto* blocks = reinterpret_cast<const UnpackedBlock<F>*>(weights.blocks);
-  StripSums<kRows> sums = {};
-  for (std::int64_t i = 0; i < x.cols / F::kValues; ++i) {
-    for (int g = 0; g < kGroups; ++g) {
-      const auto xs = load_x<kRows>(x, row, i * kGroups + g);
-      for (int n = 0; n < kStripRows; ++n) {
-        const float* scale = blocks[i].scale[n] + 2 * g;
-        add_products<F, kRows>(blocks[i].codes[n] + g * kBlock, broadcast_at(scale), broadcast_at(scale + 1), xs,
-                               sums[n]);
-      }
-    }
-  }
-  finish_rows<F, kRows>(weights.min, x, row, sums, out);
-}
-
-template <class F>
-QUIRE_INLINE void dot_one_packed(const std::byte* const* weights, float* min, const QuantizedRows& x, float* out) {
-  constexpr int kGroups = F::kValues / kBlock;
-  const std::int64_t blocks = x.cols / F::kValues, halves = padded_halves(x.cols);
-  StripSums<1> sums = {};
-  for (std::int64_t i = 0; i < blocks; ++i) {
-    std::int16_t codes[kStripRows][F::kValues];
-    float scale[kStripRows][F::kValues / 16];
-    for_strip_rows<F>([&](int n) __attribute__((always_inline)) {
-      const auto* source = reinterpret_cast<const std::uint8_t*>(weights[n]) + i * F::kBytes;
-      __builtin_prefetch(source + kStripRows * blocks * F::kBytes);  // the next strip
-      F::unpack(source, codes[n], scale[n], min + n * halves + i * (F::kValues / 16));
-    });
-    for (int g = 0; g < kGroups; ++g) {
-      const auto xs = load_x<1>(x, 0, i * kGroups + g);
-      for_strip_rows<F>([&](int n) __attribute__((always_inline)) {
-        const float* s = scale[n] + 2 * g;
-        add_products<F, 1>(codes[n] + g * kBlock, broadcast(s[0]), broadcast(s[1]), xs, sums[n]);
-      });
-    }
-  }
-  finish_rows<F, 1>(min, x, 0, sums, out);
-}
-
-// x by value: its fields stay in registers, which they would not if a store could change them.
-void dot_strip(DType type, const UnpackedStrip& weights, QuantizedRows x, std::int64_t row_begin, std::int64_t row_end,
-               float* out) {
-  with_format(type, [=]<class F>(F) {
-    float* to = out;
-    std::int64_t r = row_begin;
-    for (; r + 2 <= row_end; r += 2, to += 2 * kStripRows) dot_unpacked<F, 2>(weights, x, r, to);
-    if (r < row_end) dot_unpacked<F, 1>(weights, x, r, to);
+QUIRE_INLINE void add_pair(S16 first, S16 second, const std::int16_t* q, std::int64_t cols, PanelInts<kRows>& sums) {
+  unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+    const S16 x = pair_at(q + r * cols);
+    add_pairs(first, x, sums[r][0]);
+    add_pairs(second, x, sums[r][1]);
   });
 }
 
-void dot_packed(DType type, const std::byte* const* weights, float* min, QuantizedRows x, float* out) {
-  clear_padding(min, x.cols);
-  with_format(type, [=]<class F>(F) { dot_one_packed<F>(weights, min, x, out); });
+// Half a block: 16 columns. q: their activations in the first row.
+template <class F, int kRows>
+QUIRE_INLINE void add_half(const std::uint8_t* codes, const std::int16_t* q, std::int64_t cols,
+                           PanelInts<kRows>& sums) {
+  if constexpr (Panel<F>::kNibbles) {
+    unrolled<2>([&](auto j) QUIRE_LAMBDA {
+      const auto first = load_bytes<S16>(codes + 64 * j), second = load_bytes<S16>(codes + 64 * j + 32);
+      unrolled<4>([&](auto i) QUIRE_LAMBDA {
+        add_pair<kRows>(nibble<F, i>(first), nibble<F, i>(second), q + 8 * j + 2 * i, cols, sums);
+      });
+    });
+  } else {
+    unrolled<8>([&](auto pair) QUIRE_LAMBDA {
+      const auto first = load_bytes<B16>(codes + 32 * pair), second = load_bytes<B16>(codes + 32 * pair + 16);
+      add_pair<kRows>(widen_signed(first), widen_signed(second), q + 2 * pair, cols, sums);
+    });
+  }
+}
+
+// At most 32 products of 128 and 32767 in a lane: an int32 holds them.
+template <class F, int kRows>
+QUIRE_INLINE void add_scaled(const PanelInts<kRows>& ints, const std::uint8_t* scales, const float* x_scale,
+                             std::int64_t blocks, PanelSums<kRows>& sums) {
+  const F8 first = load_scales<F>(scales), second = load_scales<F>(scales + Panel<F>::kScaleRowBytes / 2);
+  unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+    const F8 x = broadcast_at(x_scale + r * blocks);
+    sums[r][0] = fma(to_floats(ints[r][0]), first * x, sums[r][0]);
+    sums[r][1] = fma(to_floats(ints[r][1]), second * x, sums[r][1]);
+  });
+}
+
+template <class F, int kRows>
+QUIRE_INLINE void add_minima(const std::uint8_t* minima, const float* x_sums, std::int64_t stride,
+                             PanelSums<kRows>& sums) {
+  const F8 first = load_scales<F>(minima), second = load_scales<F>(minima + Panel<F>::kScaleRowBytes / 2);
+  unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+    const F8 x = broadcast_at(x_sums + r * stride);
+    sums[r][0] = fma(first, x, sums[r][0]);
+    sums[r][1] = fma(second, x, sums[r][1]);
+  });
+}
+
+template <class F, int kRows>
+QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::int64_t row, float* out) {
+  using P = Panel<F>;
+  const std::int64_t blocks = x.cols / kBlock;
+  const auto* block = reinterpret_cast<const std::uint8_t*>(panel);
+  const std::int16_t* q = x.q + row * x.cols;
+  PanelSums<kRows> sums;
+  unrolled<kRows>([&](auto r) QUIRE_LAMBDA { sums[r][0] = sums[r][1] = F8{}; });
+  for (std::int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes, q += kBlock) {
+    const float* x_scale = x.scale + row * blocks + b;
+    PanelInts<kRows> ints;
+    unrolled<kRows>([&](auto r) QUIRE_LAMBDA { ints[r][0] = ints[r][1] = I8{}; });
+    add_half<F, kRows>(block, q, x.cols, ints);
+    if constexpr (F::kHalfScales) {
+      add_scaled<F, kRows>(ints, block + P::kCodeBytes, x_scale, blocks, sums);
+      unrolled<kRows>([&](auto r) QUIRE_LAMBDA { ints[r][0] = ints[r][1] = I8{}; });
+    }
+    add_half<F, kRows>(block + P::kCodeBytes / 2, q + 16, x.cols, ints);
+    add_scaled<F, kRows>(ints, block + P::kMinimaAt - P::kScaleRowBytes, x_scale, blocks, sums);
+    if constexpr (F::kMinima && F::kHalfScales) {
+      for (int half = 0; half < 2; ++half) {
+        add_minima<F, kRows>(block + P::kMinimaAt + half * P::kScaleRowBytes,
+                             x.half_sums + (row * blocks + b) * 2 + half, 2 * blocks, sums);
+      }
+    } else if constexpr (F::kMinima) {
+      add_minima<F, kRows>(block + P::kMinimaAt, x.sums + row * blocks + b, blocks, sums);
+    }
+  }
+  unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+    store8(out + r * kPanelRows, sums[r][0]);
+    store8(out + r * kPanelRows + 8, sums[r][1]);
+  });
+}
+
+// x by value: its fields stay in registers, which they would not if a store could change them.
+void dot_panel(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows, float* out) {
+  with_format(type, [=]<class F>(F) {
+    static_assert(kTileRows == 4);
+    if (rows == 4) return dot_rows<F, 4>(panel, x, row, out);
+    if (rows == 3) return dot_rows<F, 3>(panel, x, row, out);
+    if (rows == 2) return dot_rows<F, 2>(panel, x, row, out);
+    dot_rows<F, 1>(panel, x, row, out);
+  });
 }
 
 }  // namespace

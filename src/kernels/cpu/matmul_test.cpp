@@ -54,9 +54,9 @@ TEST_P(Matmul, AgreesWithTheReference) {
   const DType type = GetParam();
   ThreadPool pool(2);
   for (const Ops* ops : fast_ops()) {
-    for (const std::int64_t outputs : {1, 3, 4, 33, 70}) {
+    for (const std::int64_t outputs : {1, 15, 16, 33, 70}) {
       for (const std::int64_t cols : {info(type).block_size == 1 ? 20 : 256, 512}) {
-        for (const std::int64_t rows : {1, 2, 3, 65}) {
+        for (const std::int64_t rows : {1, 2, 3, 4, 65}) {
           const Product p = make_product(type, outputs, cols, rows);
           const auto truth = multiply(ref_ops(), p, rows, pool);
           const auto fast = multiply(*ops, p, rows, pool);
@@ -103,16 +103,32 @@ TEST_P(Matmul, CodesAtTheirLimits) {
   }
 }
 
-// Alone, which is computed from packed weights, in a pair or among many.
+TEST_P(Matmul, PackedBeforehandIsTheSame) {
+  ThreadPool pool(2);
+  for (const Ops* ops : fast_ops()) {
+    for (const std::int64_t outputs : {1, 16, 37, 130}) {
+      Product p = make_product(GetParam(), outputs, 512, 5);
+      const auto as_it_is = multiply(*ops, p, 5, pool);
+      std::vector<std::byte> panels(ops->packed_bytes(p.weights));
+      if (panels.empty()) GTEST_SKIP() << "floats are not packed";
+      ops->pack(p.weights, panels.data(), pool);
+      p.weights.panels = panels.data();
+      std::ranges::fill(p.bytes, std::byte{0xff});
+      EXPECT_EQ(as_it_is, multiply(*ops, p, 5, pool)) << ops->name << " outputs " << outputs;
+    }
+  }
+}
+
+// Alone, in a tile or among many.
 TEST_P(Matmul, ARowsBitsDependOnNothingElse) {
-  const std::int64_t cols =
-      info(GetParam()).block_size == 256 ? 512 : 544;  // 544: not a whole number of vectors of minima
+  const std::int64_t cols = info(GetParam()).block_size == 256 ? 512 : 544;
   const Product p = make_product(GetParam(), 37, cols, 70);
   for (const Ops* ops : fast_ops()) {
     ThreadPool one(1), three(3);
     const auto together = multiply(*ops, p, 70, three);
-    for (const std::int64_t r : {0, 1, 2, 63, 64, 68}) {
-      for (const std::int64_t rows : {1, 2}) {
+    for (const std::int64_t r : {0, 1, 2, 63, 64, 67, 69}) {
+      for (const std::int64_t rows : {1, 2, 3, 4}) {
+        if (r + rows > 70) continue;
         const auto few = multiply(*ops, p, rows, one, r);
         const std::vector<float> same(together.begin() + r * 37, together.begin() + (r + rows) * 37);
         ASSERT_EQ(few, same) << ops->name << " row " << r << " rows " << rows;

@@ -39,11 +39,14 @@ QUIRE_INLINE F8 gelu8(F8 x) {
 
 template <F8 (*kActivate)(F8)>
 QUIRE_INLINE void activate_row(const float* gate, const float* up, std::int64_t dim, float* out) {
-  for (std::int64_t i = 0; i < dim; i += 8) {
-    const std::int64_t n = dim - i < 8 ? dim - i : 8;
-    F8 y = kActivate(load_part(gate + i, n));
-    if (up != nullptr) y = y * load_part(up + i, n);
-    store_part(out + i, y, n);
+  std::int64_t i = 0;
+  for (; i + 8 <= dim; i += 8) {
+    const F8 y = kActivate(load8(gate + i));
+    store8(out + i, up != nullptr ? y * load8(up + i) : y);
+  }
+  if (i < dim) {
+    const F8 y = kActivate(load_part(gate + i, dim - i));
+    store_part(out + i, up != nullptr ? y * load_part(up + i, dim - i) : y, dim - i);
   }
 }
 void silu_row(const float* gate, const float* up, std::int64_t dim, float* out) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -19,6 +20,17 @@ namespace quire {
 namespace {
 
 #define QUIRE_INLINE inline __attribute__((always_inline))
+
+// body(0), body(1), ... with constants: compilers keep arrays in registers only where every index is one
+// before they unroll loops themselves.
+template <int kCount, int kFirst = 0, class Body>
+QUIRE_INLINE void unrolled(Body&& body) {
+  if constexpr (kFirst < kCount) {
+    body(std::integral_constant<int, kFirst>{});
+    unrolled<kCount, kFirst + 1>(body);
+  }
+}
+#define QUIRE_LAMBDA __attribute__((always_inline))
 
 using F8 = float __attribute__((vector_size(32)));
 using I8 = std::int32_t __attribute__((vector_size(32)));
@@ -64,10 +76,12 @@ QUIRE_INLINE F8 fma(F8 a, F8 b, F8 c) {
 
 QUIRE_INLINE F8 to_floats(I8 v) { return __builtin_convertvector(v, F8); }
 
-QUIRE_INLINE S16 load16(const std::int16_t* p) {
-  S16 v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
+// Two numbers, eight times.
+QUIRE_INLINE S16 pair_at(const std::int16_t* p) {
+  std::int32_t pair;
+  std::memcpy(&pair, p, sizeof pair);
+  const I8 pairs{pair, pair, pair, pair, pair, pair, pair, pair};
+  return reinterpret_cast<S16>(pairs);
 }
 
 // Lane i: a[2i] * b[2i] + a[2i + 1] * b[2i + 1]
@@ -86,6 +100,15 @@ QUIRE_INLINE I8 multiply_pairs(S16 a, S16 b) {
   I8 sums;
   for (int i = 0; i < 8; ++i) sums[i] = a[2 * i] * b[2 * i] + a[2 * i + 1] * b[2 * i + 1];
   return sums;
+#endif
+}
+
+// sum += the products of pairs, now: compilers would rather make all products of a block first and add them
+// later, for which there are not enough registers.
+QUIRE_INLINE void add_pairs(S16 a, S16 b, I8& sum) {
+  sum += multiply_pairs(a, b);
+#if defined(__AVX2__)
+  asm("" : "+x"(sum));
 #endif
 }
 

@@ -24,7 +24,13 @@ QUIRE_INLINE S16 widen(B16 v) {
   return __builtin_convertvector(v, S16);
 #endif
 }
-QUIRE_INLINE S16 widen_signed(B16 v) { return widen(v) << 8 >> 8; }
+QUIRE_INLINE S16 widen_signed(B16 v) {
+#if defined(__AVX2__)
+  return reinterpret_cast<S16>(_mm256_cvtepi8_epi16(reinterpret_cast<__m128i>(v)));
+#else
+  return widen(v) << 8 >> 8;
+#endif
+}
 
 QUIRE_INLINE void store16(std::int16_t* q, S16 v) { std::memcpy(q, &v, sizeof v); }
 QUIRE_INLINE void store_codes(std::int16_t* q, B32 v, std::int16_t offset = 0) {
@@ -211,11 +217,17 @@ QUIRE_INLINE void unpack_q6_k(const std::uint8_t* b, std::int16_t* q, float* sca
   }
 }
 
-// What the products need to know of a type; without minima, unpack leaves them alone.
+// How a panel holds the codes of a type.
+enum class Codes { nibbles, signed_nibbles, bytes };
+enum class Scales { f16, f32 };  // f32: products of two numbers, which f16 would round
+
+// What packing and products need to know of a type; without minima, unpack leaves them alone.
 template <int kBlockValues, int kBlockBytes, void (*kUnpack)(const std::uint8_t*, std::int16_t*, float*, float*),
-          bool kMinimaToo, bool kScalePerHalf>
+          Codes kCodesAs, Scales kScalesAs, bool kMinimaToo, bool kScalePerHalf>
 struct Format {
   static constexpr int kValues = kBlockValues, kBytes = kBlockBytes;
+  static constexpr Codes kCodes = kCodesAs;
+  static constexpr Scales kScales = kScalesAs;
   static constexpr bool kMinima = kMinimaToo, kHalfScales = kScalePerHalf;
   static constexpr auto unpack = kUnpack;
 };
@@ -224,29 +236,29 @@ template <class Body>
 QUIRE_INLINE void with_format(DType type, Body&& body) {
   switch (type) {
     case DType::q4_0:
-      return body(Format<32, 18, unpack_q4_0, false, false>{});
+      return body(Format<32, 18, unpack_q4_0, Codes::signed_nibbles, Scales::f16, false, false>{});
     case DType::q4_1:
-      return body(Format<32, 20, unpack_q4_1, true, false>{});
+      return body(Format<32, 20, unpack_q4_1, Codes::nibbles, Scales::f16, true, false>{});
     case DType::q5_0:
-      return body(Format<32, 22, unpack_q5_0, false, false>{});
+      return body(Format<32, 22, unpack_q5_0, Codes::bytes, Scales::f16, false, false>{});
     case DType::q5_1:
-      return body(Format<32, 24, unpack_q5_1, true, false>{});
+      return body(Format<32, 24, unpack_q5_1, Codes::bytes, Scales::f16, true, false>{});
     case DType::q8_0:
-      return body(Format<32, 34, unpack_q8_0, false, false>{});
+      return body(Format<32, 34, unpack_q8_0, Codes::bytes, Scales::f16, false, false>{});
     case DType::iq4_nl:
-      return body(Format<32, 18, unpack_iq4_nl, false, false>{});
+      return body(Format<32, 18, unpack_iq4_nl, Codes::bytes, Scales::f16, false, false>{});
     case DType::iq4_xs:
-      return body(Format<256, 136, unpack_iq4_xs, false, false>{});
+      return body(Format<256, 136, unpack_iq4_xs, Codes::bytes, Scales::f32, false, false>{});
     case DType::q2_k:
-      return body(Format<256, 84, unpack_q2_k, true, true>{});
+      return body(Format<256, 84, unpack_q2_k, Codes::nibbles, Scales::f32, true, true>{});
     case DType::q3_k:
-      return body(Format<256, 110, unpack_q3_k, false, true>{});
+      return body(Format<256, 110, unpack_q3_k, Codes::signed_nibbles, Scales::f32, false, true>{});
     case DType::q4_k:
-      return body(Format<256, 144, unpack_q4_k, true, false>{});
+      return body(Format<256, 144, unpack_q4_k, Codes::nibbles, Scales::f32, true, false>{});
     case DType::q5_k:
-      return body(Format<256, 176, unpack_q5_k, true, false>{});
+      return body(Format<256, 176, unpack_q5_k, Codes::bytes, Scales::f32, true, false>{});
     case DType::q6_k:
-      return body(Format<256, 210, unpack_q6_k, false, true>{});
+      return body(Format<256, 210, unpack_q6_k, Codes::bytes, Scales::f32, false, true>{});
     case DType::f32:
     case DType::f16:
     case DType::bf16:
@@ -254,43 +266,13 @@ QUIRE_INLINE void with_format(DType type, Body&& body) {
   }
 }
 
-// One block of every row of a strip.
-template <class F>
-struct UnpackedBlock {
-  std::int16_t codes[kStripRows][F::kValues];
-  float scale[kStripRows][F::kValues / 16];
-};
-
-QUIRE_INLINE void clear_padding(float* min, std::int64_t cols) {
-  for (std::int64_t n = 0; n < kStripRows; ++n) {
-    for (std::int64_t h = cols / 16; h < padded_halves(cols); ++h) min[n * padded_halves(cols) + h] = 0;
-  }
-}
-
-void unpack_strip(DType type, const std::byte* const* rows, std::int64_t cols, const UnpackedStrip& to) {
-  clear_padding(to.min, cols);
-  with_format(type, [&]<class F>(F) {
-    static_assert(sizeof(UnpackedBlock<F>) == unpacked_strip_bytes(F::kValues));
-    auto* blocks = reinterpret_cast<UnpackedBlock<F>*>(to.blocks);
-    for (std::int64_t n = 0; n < kStripRows; ++n) {
-      const auto* source = reinterpret_cast<const std::uint8_t*>(rows[n]);
-      float* min = to.min + n * padded_halves(cols);
-      for (std::int64_t i = 0; i < cols / F::kValues; ++i) {
-        __builtin_prefetch(source + 1024);  // rows follow each other in memory
-        F::unpack(source, blocks[i].codes[n], blocks[i].scale[n], min);
-        source += F::kBytes;
-        min += F::kValues / 16;
-      }
-    }
-  });
-}
-
 // x = scale * q with scale = max |x| / 32767 over each block of 32.
 void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
-  const std::int64_t blocks = to.cols / kBlock, halves = padded_halves(to.cols);
+  const std::int64_t blocks = to.cols / kBlock;
   std::int16_t* q = to.q + row * to.cols;
   float* scale = to.scale + row * blocks;
-  float* sums = to.sums + row * halves;
+  float* sums = to.sums + row * blocks;
+  float* half_sums = to.half_sums + row * 2 * blocks;
   for (std::int64_t b = 0; b < blocks; ++b, x += kBlock, q += kBlock) {
     F8 top = broadcast(0);
     for (int i = 0; i < kBlock; i += 8) {
@@ -301,6 +283,7 @@ void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
     scale[b] = largest / 32767;
     // Zero for infinities and NaN too, and for blocks so small that 32767 / largest would overflow.
     const float inverse = largest > 1e-30f && largest < 1e38f ? 32767 / largest : 0.f;
+    std::int32_t total = 0;
     for (int half = 0; half < 2; ++half) {
       std::int32_t sum = 0;
       for (int i = 16 * half; i < 16 * half + 16; ++i) {
@@ -311,10 +294,11 @@ void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
         q[i] = static_cast<std::int16_t>(bits);
         sum += q[i];
       }
-      sums[2 * b + half] = scale[b] * static_cast<float>(sum);
+      half_sums[2 * b + half] = scale[b] * static_cast<float>(sum);
+      total += sum;
     }
+    sums[b] = scale[b] * static_cast<float>(total);
   }
-  for (std::int64_t h = 2 * blocks; h < halves; ++h) sums[h] = 0;
 }
 
 }  // namespace

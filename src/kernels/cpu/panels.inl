@@ -1,0 +1,103 @@
+// Weights side by side: a panel holds 16 rows, block of 32 columns after block of 32 columns, so that a vector
+// has one pair of columns of 8 rows and products need no sum across lanes.
+//
+//   block: codes | scales [1 or 2][16] | minima [1 or 2][16]      two where halves of 16 columns have their own
+//
+//   bytes:    [16 pairs][16 rows][2 columns], a byte each
+//   nibbles:  [4][16 rows][2 columns], 16 bits each: bits 4i to 4i + 3 of word j are of pair 4j + i
+#include "kernels/cpu/unpack.inl"
+
+namespace quire {
+namespace {
+
+using US16 = std::uint16_t __attribute__((vector_size(32)));
+
+template <class F>
+struct Panel {
+  static constexpr bool kNibbles = F::kCodes != Codes::bytes;
+  static constexpr std::int64_t kCodeBytes = kPanelRows * kBlock / (kNibbles ? 2 : 1);
+  static constexpr std::int64_t kScaleRowBytes = kPanelRows * (F::kScales == Scales::f16 ? 2 : 4);
+  static constexpr std::int64_t kParts = F::kHalfScales ? 2 : 1;
+  static constexpr std::int64_t kMinimaAt = kCodeBytes + kParts * kScaleRowBytes;
+  static constexpr std::int64_t kBlockBytes = kMinimaAt + (F::kMinima ? kParts * kScaleRowBytes : 0);
+};
+
+template <class F>
+QUIRE_INLINE void pack_codes(const std::int16_t* codes, std::int64_t row, std::uint8_t* block) {
+  if constexpr (Panel<F>::kNibbles) {
+    for (std::int64_t j = 0; j < 4; ++j) {
+      std::uint32_t pair[4];
+      std::memcpy(pair, codes + 8 * j, sizeof pair);
+      std::uint32_t word = 0;
+      for (int i = 0; i < 4; ++i) word |= (pair[i] & 0x000F000Fu) << (4 * i);
+      std::memcpy(block + (j * kPanelRows + row) * 4, &word, sizeof word);
+    }
+  } else {
+    for (std::int64_t pair = 0; pair < kBlock / 2; ++pair) {
+      std::uint8_t* to = block + (pair * kPanelRows + row) * 2;
+      to[0] = static_cast<std::uint8_t>(codes[2 * pair]);
+      to[1] = static_cast<std::uint8_t>(codes[2 * pair + 1]);
+    }
+  }
+}
+
+template <class F>
+QUIRE_INLINE void pack_scales(const float* values, std::int64_t row, std::uint8_t* to) {
+  for (std::int64_t part = 0; part < Panel<F>::kParts; ++part) {
+    std::uint8_t* at = to + part * Panel<F>::kScaleRowBytes;
+    if constexpr (F::kScales == Scales::f16) {
+      const std::uint16_t half = to_f16_one(values[part]);
+      std::memcpy(at + row * 2, &half, sizeof half);
+    } else {
+      std::memcpy(at + row * 4, values + part, sizeof(float));
+    }
+  }
+}
+
+std::int64_t panel_bytes(DType type, std::int64_t cols) {
+  std::int64_t bytes = 0;
+  with_format(type, [&]<class F>(F) { bytes = cols / kBlock * Panel<F>::kBlockBytes; });
+  return bytes;
+}
+
+void pack_panel(DType type, const std::byte* rows, std::int64_t count, std::int64_t cols, std::byte* panel) {
+  with_format(type, [&]<class F>(F) {
+    using P = Panel<F>;
+    auto* out = reinterpret_cast<std::uint8_t*>(panel);
+    if (count < kPanelRows) std::memset(out, 0, static_cast<std::size_t>(cols / kBlock * P::kBlockBytes));
+    const auto* source = reinterpret_cast<const std::uint8_t*>(rows);
+    for (std::int64_t row = 0; row < count; ++row) {
+      std::uint8_t* block = out;
+      for (std::int64_t i = 0; i < cols / F::kValues; ++i, source += F::kBytes) {
+        std::int16_t codes[F::kValues];
+        float scale[F::kValues / 16], min[F::kValues / 16];
+        F::unpack(source, codes, scale, min);
+        for (std::int64_t g = 0; g < F::kValues / kBlock; ++g, block += P::kBlockBytes) {
+          pack_codes<F>(codes + g * kBlock, row, block);
+          pack_scales<F>(scale + 2 * g, row, block + P::kCodeBytes);
+          if constexpr (F::kMinima) pack_scales<F>(min + 2 * g, row, block + P::kMinimaAt);
+        }
+      }
+    }
+  });
+}
+
+// Pair i of four in a word of nibbles.
+template <class F, int kPair>
+QUIRE_INLINE S16 nibble(S16 words) {
+  if constexpr (F::kCodes == Codes::signed_nibbles) {
+    return words << (12 - 4 * kPair) >> 12;
+  } else {
+    const US16 down = reinterpret_cast<US16>(words) >> (4 * kPair);
+    return reinterpret_cast<S16>(kPair == 3 ? down : down & 15);
+  }
+}
+
+template <class F>
+QUIRE_INLINE F8 load_scales(const std::uint8_t* at) {
+  if constexpr (F::kScales == Scales::f16) return load8_f16(reinterpret_cast<const std::uint16_t*>(at));
+  return load8(reinterpret_cast<const float*>(at));
+}
+
+}  // namespace
+}  // namespace quire
