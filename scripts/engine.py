@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What many requests on one cache show on a real model: equality, sharing, stalls, conversations, prompt lookup.
+"""What many requests on one cache show on a real model: equality, sharing, stalls, conversations, prompt lookup, schemas.
 
     scripts/engine.py -o docs/engine.md
 
@@ -128,6 +128,20 @@ def lookup(r: dict) -> list[str]:
     ]
 
 
+def schemas(r: dict) -> list[str]:
+    return [
+        "## Answers in a schema",
+        "",
+        f"{r['schemas']} JSON schemas, {r['runs'] // r['schemas']} answers each at temperature 1 with no other limit on what is drawn.",
+        "",
+        *table(
+            ["answers", "valid", "ms a token in a schema", "ms a token without", "ratio"],
+            [[f"{r['runs']:,}", f"{r['valid']:,}", f"{r['constrained_ms_per_token']:.2f}", f"{r['free_ms_per_token']:.2f}", f"{r['ratio']:.3f}"]],
+        ),
+        *bars(r),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="build/release/engine_shows")
@@ -137,12 +151,13 @@ def main() -> None:
     parser.add_argument("-o", "--output", help="file for the tables, in Markdown")
     args = parser.parse_args()
 
-    quick = {
-        "random": ["--requests", "30", "--longest", "300", "--predict", "12"],
-        "sharing": ["--prefix", "256", "--predict", "8", "--repeats", "1"],
+    quick = {  # those that measure time come first
         "stall": ["--longest", "600", "--before", "16"],
-        "chat": ["--opening", "64", "--predict", "16"],
+        "sharing": ["--prefix", "256", "--predict", "8", "--repeats", "1"],
         "lookup": ["--predict", "48", "--tasks", "2", "--repeats", "1"],
+        "schemas": ["--runs", "2"],
+        "chat": ["--opening", "64", "--predict", "16"],
+        "random": ["--requests", "30", "--longest", "300", "--predict", "12"],
     }
     shown = {name: show(args, args.model, name, *(options if args.quick else [])) for name, options in quick.items()}
     talks = [(args.model, shown["chat"])]
@@ -165,6 +180,7 @@ def main() -> None:
         "",
         *[line for model, figures in talks for line in chat(figures, model)],
         *lookup(shown["lookup"]),
+        *schemas(shown["schemas"]),
     ]
     text = "\n".join(lines).rstrip("\n") + "\n"
     print(text)

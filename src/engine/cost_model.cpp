@@ -7,7 +7,7 @@ namespace quire {
 namespace {
 
 constexpr double kWeightOfNew = 0.2;  // recent steps count: depth and machine change slowly
-constexpr std::int64_t kFewRows = 4;  // or a prompt would never end
+constexpr std::int64_t kFewRows = 2;  // or a prompt would never end
 
 void learn(double& average, double value) {
   average = average == 0 ? value : average + kWeightOfNew * (value - average);

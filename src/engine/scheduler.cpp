@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kScoredChunk = 64;
 constexpr std::int64_t kMostDraftedByModel = 4;
 // Answers slow down by so much of a step while a prompt is computed; a noisy machine doubles it now and then.
-constexpr double kPromptShare = 0.6;
+constexpr double kPromptShare = 0.5;
 // Every row of a chunk is projected to the vocabulary where a prompt is scored: that takes memory.
 constexpr std::int64_t kProjectedChunk = 64;
 
