@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What takes longer than a coffee: the suite under sanitizers, ten million operations on the cache, and
-# cached against uncached generation on both real models.
+# What takes longer than a coffee: the suite under sanitizers, ten million operations on the cache, cached
+# against uncached generation on both real models, and 2,000 random requests together and one at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,3 +17,6 @@ echo "test-long: cached against naive generation"
 for model in models/*.gguf; do
   python3 scripts/equality.py --quire build/quire --model "$model"
 done
+echo "test-long: random requests together and one at a time"
+cmake --build --preset release --target engine_shows -j "$(nproc)"
+build/release/engine_shows random -m models/SmolLM2-135M-Instruct.Q4_1.gguf --requests 2000
