@@ -8,6 +8,11 @@ namespace {
 
 constexpr double kWeightOfNew = 0.2;  // recent steps count: depth and machine change slowly
 constexpr std::int64_t kFewRows = 2;  // or a prompt would never end
+// A step with prompts takes so many times one without. While a long prompt is computed, answers grow and take longer:
+// what prompts may add shrinks by as much, but not below a share of the step: a prompt that takes ever longer would
+// let answers grow ever longer.
+constexpr double kStepGrowth = 2.0;
+constexpr double kLeastShare = 0.5;
 
 void learn(double& average, double value) {
   average = average == 0 ? value : average + kWeightOfNew * (value - average);
@@ -46,6 +51,11 @@ double CostModel::decode_ms(std::int64_t rows) const {
   return seen == decode_ms_.end() ? 0 : *seen;
 }
 
+double CostModel::prompt_budget_ms(std::int64_t rows) const {
+  const double before = decode_ms(rows), now = beside_prompts_ms_ > 0 ? beside_prompts_ms_ : before;
+  return std::max(kStepGrowth * before - now, kLeastShare * before);
+}
+
 double CostModel::relative_ms(std::int64_t rows, std::int64_t fewer) const {
   const double more = decode_ms(rows), less = decode_ms(fewer);
   return less > 0 ? std::max(more / less, 1.0) : 1.0;
@@ -54,10 +64,17 @@ double CostModel::relative_ms(std::int64_t rows, std::int64_t fewer) const {
 void CostModel::observe(std::int64_t decode_rows, double prefill_work, double ms) {
   if (prefill_work == 0) {
     if (decode_rows > 0) learn(decode_ms_[bucket(decode_rows)], ms);
+    beside_prompts_ms_ = 0;
     return;
   }
-  const double rest = ms - (decode_rows > 0 ? decode_ms(decode_rows) : 0);
-  if (rest > 0) learn(ms_per_work_, rest / prefill_work);
+  if (decode_rows == 0 || ms_per_work_ == 0) {
+    const double rest = ms - (decode_rows > 0 ? decode_ms(decode_rows) : 0);
+    if (rest > 0) learn(ms_per_work_, rest / prefill_work);
+  } else {
+    // What few rows of a prompt take beyond many is counted here too: the budget then settles where steps take
+    // what they should.
+    learn(beside_prompts_ms_, std::max(ms - prefill_ms(prefill_work), 0.1 * ms));
+  }
 }
 
 }  // namespace quire

@@ -20,6 +20,9 @@ class CostModel {
   // A step in which only answers go on, with so many rows; 0 where none was seen yet.
   double decode_ms(std::int64_t rows) const;
 
+  // What prompts may add to a step in which so many rows of answers go on.
+  double prompt_budget_ms(std::int64_t rows) const;
+
   // How much longer a step takes with `rows` rows than with `fewer`.
   double relative_ms(std::int64_t rows, std::int64_t fewer) const;
 
@@ -32,6 +35,7 @@ class CostModel {
   double work_per_row_and_depth_;  // of attention
   double ms_per_work_ = 0;         // of prompts; 0: unknown
   std::array<double, 12> decode_ms_{};
+  double beside_prompts_ms_ = 0;  // what is not the prompts' of steps in which both went on; 0: none lately
 };
 
 }  // namespace quire

@@ -12,8 +12,6 @@ namespace {
 // Policies that look at attention sum it up by these, so that sums do not depend on what else runs.
 constexpr std::int64_t kScoredChunk = 64;
 constexpr std::int64_t kMostDraftedByModel = 4;
-// Answers slow down by so much of a step while a prompt is computed; a noisy machine doubles it now and then.
-constexpr double kPromptShare = 0.5;
 // Every row of a chunk is projected to the vocabulary where a prompt is scored: that takes memory.
 constexpr std::int64_t kProjectedChunk = 64;
 
@@ -285,7 +283,7 @@ void Scheduler::add_prompts(Step& step) {
   for (const Work& work : step.works) answers += work.rows();
   double left_ms = 0;
   if (answers > 0) {
-    left_ms = options_.prefill_budget_ms > 0 ? options_.prefill_budget_ms : kPromptShare * cost_.decode_ms(answers);
+    left_ms = options_.prefill_budget_ms > 0 ? options_.prefill_budget_ms : cost_.prompt_budget_ms(answers);
   }
   const double budget_ms = left_ms;
   for (const auto& job : running_) {

@@ -1,0 +1,34 @@
+// The fields that the OpenAI-compatible APIs share, and those llama.cpp and Quire add to them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "quire/engine.h"
+#include "server/fields.h"
+#include "server/models.h"
+
+namespace quire::server {
+
+inline constexpr int kMostChoices = 64;
+inline constexpr int kMostPrompts = 64;
+inline constexpr int kMostTopLogprobs = 20;
+
+// Everything but the prompt, the number of choices and log-probabilities.
+Api<Request> request_from(const Fields& fields, const Caller& caller);
+
+struct StreamOptions {
+  bool streamed = false;
+  bool usage = false;
+};
+Api<StreamOptions> stream_options_from(const Fields& fields);
+
+// "prompt" or "input": a text, tokens, or a list of either.
+Api<std::vector<std::vector<TokenId>>> prompts_from(const Fields& fields, std::string_view name, const Model& model);
+
+// "messages": the conversation, as the model's template spells it.
+Api<std::vector<TokenId>> chat_prompt_from(const Fields& fields, const Model& model);
+
+Api<ServedModel*> model_from(const Fields& fields, const Models& models);
+
+}  // namespace quire::server

@@ -1,0 +1,53 @@
+// llama.cpp's helpers: /tokenize, /detokenize, /apply-template.
+#include "server/api.h"
+#include "server/request_fields.h"
+
+namespace quire::server {
+namespace {
+
+Api<Json> tokenize(const Fields& fields, const Model& model) {
+  QUIRE_TRY(const std::string content, fields.string("content", "", 8 << 20));
+  QUIRE_TRY(const bool pieces, fields.boolean("with_pieces", false));
+  if (!fields.has("content")) return bad_field("content", "is missing");
+  Json tokens = Json::array();
+  for (const TokenId token : model.tokenize(content)) {
+    tokens.push_back(pieces ? Json{{"id", token}, {"piece", spelled(model, token)}} : Json(token));
+  }
+  return Json{{"tokens", std::move(tokens)}};
+}
+
+Api<Json> detokenize(const Fields& fields, const Model& model) {
+  QUIRE_TRY(const auto lists, prompts_from(fields, "tokens", model));
+  std::string text;
+  for (const auto& tokens : lists) text += model.text(tokens);
+  return Json{{"content", std::move(text)}};
+}
+
+Api<Json> apply_template(const Fields& fields, const Model& model) {
+  QUIRE_TRY(const auto tokens, chat_prompt_from(fields, model));
+  return Json{{"prompt", model.text(tokens)}, {"tokens", tokens}};
+}
+
+template <auto kAnswer>
+Handler handler(const Serving& serving) {
+  return [serving](const ExchangePtr& exchange) {
+    answer_or_refuse(exchange, serving.metrics, [&]() -> Api<void> {
+      QUIRE_TRY(const Json body, parse_object(exchange->request.body));
+      const Fields fields(body);
+      QUIRE_TRY(const ServedModel* const served, model_from(fields, serving.models));
+      QUIRE_TRY(const Json document, kAnswer(fields, served->model()));
+      respond_json(*exchange, document);
+      return {};
+    });
+  };
+}
+
+}  // namespace
+
+void add_text_routes(Router& router, Serving serving) {
+  router.add("POST", "/tokenize", handler<tokenize>(serving));
+  router.add("POST", "/detokenize", handler<detokenize>(serving));
+  router.add("POST", "/apply-template", handler<apply_template>(serving));
+}
+
+}  // namespace quire::server
