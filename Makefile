@@ -29,10 +29,11 @@ help: ## this list
 	@echo "make lint | make format     check the code's form | put it right"
 	@echo "make test-long              the suite under sanitizers, and the long equality runs"
 	@echo "make fuzz FUZZ_SECONDS=60   every fuzz target for so many seconds"
-	@echo "make serve | bench | lab    not there yet: they say so"
+	@echo "make serve                  build, fetch the default model, answer over HTTP on port 8080"
+	@echo "make bench | lab            not there yet: they say so"
 	@echo "make clean                  remove build/"
 	@echo
-	@echo "Variables: PROMPT, ARGS (for make run), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
+	@echo "Variables: PROMPT, ARGS (for make run and serve), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
 
 setup:
 	@scripts/setup.sh build
@@ -77,7 +78,10 @@ models: setup
 	@python3 scripts/fetch_models.py smollm2
 	@python3 scripts/fetch_models.py gemma3
 
-serve bench lab:
+serve: build $(MODEL)
+	@$(QUIRE) serve $(ARGS)
+
+bench lab:
 	@echo "make $@: quire $@ is not built yet; see CHANGELOG.md for what is there" >&2; exit 1
 
 clean:

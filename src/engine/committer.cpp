@@ -239,6 +239,7 @@ void Committer::report(Job& job, const Result<void>& how) {
   const auto now = Clock::now();
   const auto or_now = [&](Clock::time_point t) { return t == Clock::time_point{} ? now : t; };
   RequestReport& r = job.report;
+  r.prompt_tokens = job.prompt;
   r.queue_ms = milliseconds(job.submitted, or_now(job.admitted));
   r.prefill_ms = milliseconds(or_now(job.admitted), or_now(job.first_token));
   r.first_token_ms = milliseconds(job.submitted, or_now(job.first_token));

@@ -40,6 +40,7 @@ TEST_P(EngineOf, TheSamePromptTwiceIsComputedOnce) {
   Engine engine = start(load(GetParam()));
   const Completion first = run(engine, ask(prompt(70), 10));
   const Completion second = run(engine, ask(prompt(70), 10));
+  EXPECT_EQ(first.report.prompt_tokens, 70);
   EXPECT_EQ(first.report.cached_tokens, 0);
   EXPECT_EQ(second.report.cached_tokens, 69);
   EXPECT_EQ(first.choices[0].tokens, second.choices[0].tokens);

@@ -1,0 +1,84 @@
+"""A real server with the real model, for every test of a session; more of them where a test needs its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import openai
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+QUIRE = os.environ.get("QUIRE_BIN", str(ROOT / "build/quire"))
+MODEL = os.environ.get("QUIRE_MODEL", str(ROOT / "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
+
+
+class Server:
+    """A running `quire serve`, and what it wrote to its log."""
+
+    def __init__(self, *options: str, environment: dict[str, str] | None = None) -> None:
+        command = [QUIRE, "serve", "-m", MODEL, "--port", "0", "--alias", "smol", *options]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
+        self.lines: list[str] = []
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if found := re.search(r"on http://[^ ]*:(\d+)", line):
+                self.port = int(found.group(1))
+                break
+        else:
+            raise RuntimeError(f"the server did not start: {''.join(self.lines)}")
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, key: str = "none") -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=120)
+
+    def log(self) -> str:
+        return "".join(self.lines)
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=90)
+        self.reader.join(timeout=10)
+        return status
+
+
+@pytest.fixture(scope="session")
+def server():
+    running = Server()
+    yield running
+    assert running.stop() == 0, running.log()
+
+
+@pytest.fixture
+def start():
+    """Starts servers that end with the test."""
+    running: list[Server] = []
+
+    def start_one(*options: str, **more) -> Server:
+        running.append(Server(*options, **more))
+        return running[-1]
+
+    yield start_one
+    for one in running:
+        one.stop()
+
+
+@pytest.fixture
+def client(server: Server) -> openai.OpenAI:
+    return server.client()
