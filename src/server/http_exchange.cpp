@@ -13,12 +13,17 @@ namespace quire::server {
 namespace {
 
 constexpr std::size_t kMostWaiting = 64 << 10;
+// Proxies and clients give up on a connection that says nothing for long, as when a request waits in line.
+constexpr std::chrono::seconds kQuietTime{15};
 constexpr unsigned kClientGone = 499;  // as others write it into their logs
 
 }  // namespace
 
 HttpExchange::HttpExchange(std::shared_ptr<Connection> connection, HttpRequest asked, bool keep_alive, bool chunked)
-    : connection_(std::move(connection)), keep_alive_(keep_alive), chunked_(chunked) {
+    : connection_(std::move(connection)),
+      keep_alive_(keep_alive),
+      chunked_(chunked),
+      quiet_(connection_->stream_.get_executor()) {
   request = std::move(asked);
   ++connection_->server_.answering;
 }
@@ -62,6 +67,16 @@ void HttpExchange::begin_events() {
       head(200, "text/event-stream",
            chunked_ ? "Cache-Control: no-store\r\nTransfer-Encoding: chunked\r\n" : "Cache-Control: no-store\r\n");
   flush();
+  keep_alive_soon();
+}
+
+void HttpExchange::keep_alive_soon() {
+  quiet_.expires_after(kQuietTime);
+  quiet_.async_wait([weak = weak_from_this()](const boost::beast::error_code& code) {
+    const auto keep = std::static_pointer_cast<HttpExchange>(weak.lock());
+    if (code.failed() || keep == nullptr || keep->stage_ != Stage::streaming) return;
+    keep->send_event(": still here");  // a comment: clients read over it
+  });
 }
 
 void HttpExchange::add_chunk(std::string_view bytes) {
@@ -74,6 +89,7 @@ void HttpExchange::send_event(std::string_view data) {
   if (stage_ != Stage::streaming) return;
   add_chunk(fmt::format("{}\n\n", data));
   flush();
+  keep_alive_soon();
 }
 
 bool HttpExchange::has_room() const { return outbox_.size() < kMostWaiting; }
@@ -122,6 +138,7 @@ void HttpExchange::gone() {
 void HttpExchange::over(unsigned status) {
   const auto keep = self();  // the functions below may hold the last reference
   stage_ = Stage::over;
+  quiet_.cancel();
   on_room = nullptr;
   on_gone = nullptr;
   const auto& log = connection_->server_.options.log;

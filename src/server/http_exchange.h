@@ -29,6 +29,7 @@ class HttpExchange : public Exchange {
   void flush();
   void on_written(bool failed);
   void over(unsigned status);
+  void keep_alive_soon();
 
   std::shared_ptr<Connection> connection_;
   bool keep_alive_;
@@ -37,6 +38,7 @@ class HttpExchange : public Exchange {
   unsigned status_ = 200;
   std::string outbox_, in_flight_;
   bool writing_ = false;
+  boost::asio::steady_timer quiet_;  // since something was last sent
 };
 
 }  // namespace quire::server
