@@ -85,7 +85,7 @@ class MessageSpelling : public Spelling {
             {"stop_sequence", std::move(stop)},
             {"usage", usage(report)}};
   }
-  static void send(Exchange& to, const char* type, Json more) {
+  static void send(Exchange& to, const char* type, const Json& more) {
     Json document{{"type", type}};
     document.update(more);
     to.send_event(
