@@ -30,12 +30,6 @@ BlockRange PrefixIndex::needed(int group, std::int64_t blocks) const {
   return needed_blocks(groups_[static_cast<std::size_t>(group)], blocks, block_tokens_);
 }
 
-bool PrefixIndex::is_live(BlockId block) const {
-  if (block < 0 || block >= std::ssize(blocks_)) return false;
-  const auto found = by_chain_.find(at(block).name.chain);
-  return found != by_chain_.end() && found->second == block;
-}
-
 bool PrefixIndex::in_token_order(BlockId a, BlockId b) const {
   return std::ranges::lexicographical_compare(tokens_of(a), tokens_of(b));
 }
@@ -44,15 +38,45 @@ bool PrefixIndex::in_token_order(BlockId a, BlockId b) const {
 BlockId PrefixIndex::find(BlockId parent, const Digest& chain, std::span<const TokenId> tokens) const {
   const auto found = by_chain_.find(chain);
   if (found == by_chain_.end()) return kNoBlock;
-  const BlockId block = found->second;
-  const bool same = at(block).parent == parent && std::ranges::equal(tokens_of(block), tokens);
-  return same ? block : kNoBlock;
+  return continues(parent, found->second, tokens) ? found->second : kNoBlock;
 }
 
-PrefixHit PrefixIndex::lookup(ChainNamer chain, std::span<const TokenId> tokens) const {
+bool PrefixIndex::continues(BlockId parent, BlockId block, std::span<const TokenId> tokens) const {
+  return at(block).parent == parent && std::ranges::equal(tokens_of(block), tokens);
+}
+
+namespace {
+
+// Names that are known already, told as ChainNamer tells them.
+class KnownNames {
+ public:
+  explicit KnownNames(std::span<const BlockName> names) : names_(names) {}
+  BlockName next(std::span<const TokenId>) { return names_[next_++]; }
+  Digest before_next() const {
+    if (names_.empty()) return {};
+    return next_ < names_.size() ? names_[next_].before : names_.back().chain;
+  }
+
+ private:
+  std::span<const BlockName> names_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace
+
+PrefixHit PrefixIndex::lookup(const ChainNamer& chain, std::span<const TokenId> tokens) const {
   QUIRE_ASSERT(chain.blocks() == 0, "a lookup begins at the start of the chain");
+  return lookup_with(chain, tokens.size(), tokens);
+}
+
+PrefixHit PrefixIndex::lookup(std::span<const BlockName> names, std::span<const TokenId> tokens) const {
+  return lookup_with(KnownNames(names), names.size(), tokens);
+}
+
+template <class Namer>
+PrefixHit PrefixIndex::lookup_with(Namer namer, std::size_t most, std::span<const TokenId> tokens) const {
   const auto size = static_cast<std::size_t>(block_tokens_);
-  const std::size_t most = tokens.empty() ? 0 : (tokens.size() - 1) / size;
+  most = tokens.empty() ? 0 : std::min(most, (tokens.size() - 1) / size);
 
   struct Presence {
     std::int64_t leading = 0;  // valid pages from the start without a gap
@@ -70,10 +94,10 @@ PrefixHit PrefixIndex::lookup(ChainNamer chain, std::span<const TokenId> tokens)
 
   PrefixHit hit;
   std::size_t resume = 0;
-  Digest before = chain.before_next();
+  Digest before = namer.before_next();
   for (BlockId parent = kNoBlock; hit.blocks.size() < most;) {
     const auto block_tokens = tokens.subspan(hit.blocks.size() * size, size);
-    const BlockId block = find(parent, chain.next(block_tokens).chain, block_tokens);
+    const BlockId block = find(parent, namer.next(block_tokens).chain, block_tokens);
     if (block == kNoBlock) break;
     hit.blocks.push_back(block);
     const auto count = std::ssize(hit.blocks);
@@ -84,7 +108,7 @@ PrefixHit PrefixIndex::lookup(ChainNamer chain, std::span<const TokenId> tokens)
     }
     if (can_resume_after(count)) {
       resume = hit.blocks.size();
-      before = chain.before_next();
+      before = namer.before_next();
     }
     parent = block;
   }
@@ -145,7 +169,8 @@ void PrefixIndex::admit(const PrefixHit& hit, std::size_t asked_tokens) {
 BlockId PrefixIndex::find_or_add(BlockId parent, const BlockName& name, std::span<const TokenId> tokens) {
   QUIRE_ASSERT(std::ssize(tokens) == block_tokens_, "a block of another length");
   QUIRE_ASSERT(parent == kNoBlock || is_live(parent), "a block after one that is gone");
-  if (by_chain_.contains(name.chain)) return find(parent, name.chain, tokens);
+  const auto [place, is_new] = by_chain_.try_emplace(name.chain, kNoBlock);
+  if (!is_new) return continues(parent, place->second, tokens) ? place->second : kNoBlock;
   BlockId block;
   if (unused_ids_.empty()) {
     block = static_cast<BlockId>(blocks_.size());
@@ -156,9 +181,9 @@ BlockId PrefixIndex::find_or_add(BlockId parent, const BlockName& name, std::spa
     block = unused_ids_.back();
     unused_ids_.pop_back();
   }
-  at(block) = {.name = name, .parent = parent};
+  at(block) = {.name = name, .parent = parent, .live = true};
   std::ranges::copy(tokens, tokens_.begin() + std::ptrdiff_t{block} * block_tokens_);
-  by_chain_.emplace(name.chain, block);
+  place->second = block;
   std::vector<BlockId>& followers = followers_[name.before];
   followers.insert(std::lower_bound(followers.begin(), followers.end(), block,
                                     [&](BlockId a, BlockId b) { return in_token_order(a, b); }),
@@ -268,16 +293,20 @@ void PrefixIndex::settle(BlockId block) {
 }
 
 void PrefixIndex::remove(BlockId block) {
-  const Block& removed = at(block);
+  Block& removed = at(block);
   QUIRE_ASSERT(removed.children == 0, "a block leaves before one that follows it");
   policy_->removed(block, removed.parent);
   by_chain_.erase(removed.name.chain);
   const auto siblings = followers_.find(removed.name.before);
-  const auto place = std::lower_bound(siblings->second.begin(), siblings->second.end(), block,
-                                      [&](BlockId a, BlockId b) { return in_token_order(a, b); });
-  siblings->second.erase(std::find(place, siblings->second.end(), block));
-  if (siblings->second.empty()) followers_.erase(siblings);
+  if (siblings->second.size() == 1) {
+    followers_.erase(siblings);
+  } else {
+    const auto place = std::lower_bound(siblings->second.begin(), siblings->second.end(), block,
+                                        [&](BlockId a, BlockId b) { return in_token_order(a, b); });
+    siblings->second.erase(std::find(place, siblings->second.end(), block));
+  }
   if (removed.parent != kNoBlock) --at(removed.parent).children;
+  removed.live = false;
   unused_ids_.push_back(block);
 }
 
@@ -320,12 +349,13 @@ std::vector<PageId> PrefixIndex::evict(std::size_t blocks) {
 }
 
 void PrefixIndex::remember_evicted(const Digest& chain) {
-  constexpr std::size_t kRemembered = 16384;
-  if (!evicted_names_.insert(chain).second) return;
-  evicted_order_.push_back(chain);
-  if (evicted_order_.size() <= kRemembered) return;
-  evicted_names_.erase(evicted_order_.front());
-  evicted_order_.pop_front();
+  constexpr std::size_t kRemembered = 32768;
+  if (evicted_names_.empty()) evicted_names_.resize(kRemembered);
+  evicted_names_[first_word(chain) % kRemembered] = chain;
+}
+
+bool PrefixIndex::was_evicted(const Digest& chain) const {
+  return !evicted_names_.empty() && evicted_names_[first_word(chain) % evicted_names_.size()] == chain;
 }
 
 void PrefixIndex::drop(PageId page) {

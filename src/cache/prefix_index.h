@@ -12,10 +12,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "cache/block_id.h"
@@ -62,7 +62,9 @@ class PrefixIndex {
 
   // The longest prefix after which every group can go on; compared token by token, and at least
   // one token is left to compute. `chain` stands at its start.
-  PrefixHit lookup(ChainNamer chain, std::span<const TokenId> tokens) const;
+  PrefixHit lookup(const ChainNamer& chain, std::span<const TokenId> tokens) const;
+  // The same where the blocks have their names already. [at most tokens / block_tokens]
+  PrefixHit lookup(std::span<const BlockName> names, std::span<const TokenId> tokens) const;
   // A request goes ahead with this hit, found since the last eviction: counts it, and pins its last block.
   void admit(const PrefixHit& hit, std::size_t asked_tokens);
 
@@ -92,7 +94,7 @@ class PrefixIndex {
   // Up to `blocks` blocks leave, tips of chains only, each with the pages of all groups.
   std::vector<PageId> evict(std::size_t blocks = 1);
   // Whether a block of this name was evicted, as far back as is remembered.
-  bool was_evicted(const Digest& chain) const { return evicted_names_.contains(chain); }
+  bool was_evicted(const Digest& chain) const;
   // One page leaves: it is damaged, or its group has no use for it.
   void drop(PageId page);
 
@@ -109,6 +111,7 @@ class PrefixIndex {
     BlockId parent = kNoBlock;
     int children = 0, pins = 0, valid = 0, promised = 0;
     bool may_leave = false;
+    bool live = false;  // else its id is unused
   };
   struct Promise {
     RequestId owner;
@@ -119,12 +122,15 @@ class PrefixIndex {
   const Block& at(BlockId block) const { return blocks_[static_cast<std::size_t>(block)]; }
   std::span<const TokenId> tokens_of(BlockId block) const;
   std::size_t slot(PageId page) const;
-  bool is_live(BlockId block) const;
+  bool is_live(BlockId block) const { return block >= 0 && block < std::ssize(blocks_) && at(block).live; }
   bool has_page(BlockId block, int group) const { return state({block, group}) == PageState::valid; }
 
   bool in_token_order(BlockId a, BlockId b) const;
   BlockId find(BlockId parent, const Digest& chain, std::span<const TokenId> tokens) const;
+  bool continues(BlockId parent, BlockId block, std::span<const TokenId> tokens) const;
   BlockId find_or_add(BlockId parent, const BlockName& name, std::span<const TokenId> tokens);
+  template <class Namer>
+  PrefixHit lookup_with(Namer namer, std::size_t most, std::span<const TokenId> tokens) const;
   void find_partial(PrefixHit& hit, const Digest& before, std::span<const TokenId> rest) const;
   bool usable_after(const PrefixHit& hit, BlockId block) const;
   void set_state(PageId page, PageState state);
@@ -140,11 +146,13 @@ class PrefixIndex {
   std::vector<TokenId> tokens_;    // [blocks, block_tokens]
   std::vector<PageState> states_;  // [blocks, groups]
   std::vector<BlockId> unused_ids_;
-  std::unordered_map<Digest, BlockId, DigestHash> by_chain_;
-  std::unordered_map<Digest, std::vector<BlockId>, DigestHash> followers_;  // by BlockName::before, in order of tokens
-  std::unordered_map<std::size_t, Promise> promises_;                       // by slot
-  std::unordered_set<Digest, DigestHash> evicted_names_;  // the latest, so that misses can be explained
-  std::deque<Digest> evicted_order_;
+  // Entries come and go with every block: the pool keeps their memory.
+  std::unique_ptr<std::pmr::memory_resource> pool_ = std::make_unique<std::pmr::unsynchronized_pool_resource>();
+  DigestMap<BlockId> by_chain_{pool_.get()};
+  DigestMap<std::vector<BlockId>> followers_{pool_.get()};  // by BlockName::before, in order of tokens
+  std::unordered_map<std::size_t, Promise> promises_;       // by slot
+  std::vector<Digest>
+      evicted_names_;  // so that misses can be explained: by name, a later one takes the place of one before
   IndexStats stats_;
 };
 

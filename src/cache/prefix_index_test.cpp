@@ -59,6 +59,38 @@ struct Chain {
   std::int64_t found(const PrefixIndex& index, const Tokens& tokens) const { return lookup(index, tokens).tokens; }
 };
 
+TEST(PrefixIndex, NamesThatAreKnownFindTheSame) {
+  PrefixIndex index = make();
+  const Chain chain;
+  chain.insert(index, prompt({1, 2, 3}));
+  for (const auto& blocks : {std::vector<TokenId>{1, 2, 3}, {1, 2, 9}, {1}, {9, 2}, {}}) {
+    Tokens tokens = prompt(blocks);
+    tokens.insert(tokens.end(), {3, 3, 3});
+    ChainNamer namer = chain.start;
+    std::vector<BlockName> names;
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      names.push_back(namer.next(std::span(tokens).subspan(i * kSize, kSize)));
+    const PrefixHit by_chain = index.lookup(chain.start, tokens), by_name = index.lookup(names, tokens);
+    EXPECT_EQ(by_name.blocks, by_chain.blocks);
+    if (blocks.empty()) continue;  // without a name there is no telling where it would go on
+    EXPECT_EQ(by_name.partial, by_chain.partial);
+    EXPECT_EQ(by_name.partial_tokens, by_chain.partial_tokens);
+  }
+}
+
+TEST(PrefixIndex, RemembersWhatItEvicted) {
+  PrefixIndex index = make();
+  const Chain chain;
+  chain.insert(index, prompt({1}));
+  const Tokens tokens = prompt({1});
+  ChainNamer namer = chain.start;
+  const Digest name = namer.next(tokens).chain;
+  EXPECT_FALSE(index.was_evicted(name));
+  EXPECT_EQ(index.evict().size(), 1u);
+  EXPECT_TRUE(index.was_evicted(name));
+  EXPECT_FALSE(index.was_evicted(root_of(5)));
+}
+
 TEST(PrefixIndex, FindsTheLongestPrefix) {
   PrefixIndex index = make();
   const Chain chain;

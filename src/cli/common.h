@@ -53,5 +53,7 @@ void add_run(CLI::App& app, int& exit_status);
 void add_perplexity(CLI::App& app, int& exit_status);
 void add_inspect(CLI::App& app, int& exit_status);
 void add_serve(CLI::App& app, int& exit_status);
+void add_plan(CLI::App& app, int& exit_status);
+void add_trace(CLI::App& app, int& exit_status);
 
 }  // namespace quire::cli

@@ -46,6 +46,8 @@ int run(int argc, char** argv) {
   add_perplexity(app, status);
   add_inspect(app, status);
   add_serve(app, status);
+  add_plan(app, status);
+  add_trace(app, status);
 
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i) {  // CLI11 wants them reversed

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory_resource>
 #include <span>
+#include <unordered_map>
 
 namespace quire {
 
@@ -47,5 +49,11 @@ inline std::uint64_t first_word(const Digest& digest) {
 struct DigestHash {
   std::size_t operator()(const Digest& digest) const { return first_word(digest); }
 };
+// std::array's own comparison goes byte by byte.
+struct DigestEqual {
+  bool operator()(const Digest& a, const Digest& b) const { return std::memcmp(a.data(), b.data(), a.size()) == 0; }
+};
+template <class T>
+using DigestMap = std::pmr::unordered_map<Digest, T, DigestHash, DigestEqual>;
 
 }  // namespace quire

@@ -1,9 +1,8 @@
 // Least recently used first.
 #include <algorithm>
-#include <set>
-#include <utility>
 #include <vector>
 
+#include "cache/eviction/candidates.h"
 #include "cache/eviction/policy.h"
 
 namespace quire {
@@ -16,26 +15,25 @@ class Lru final : public EvictionPolicy {
     last_use(block) = ++clock_;
   }
   void used(BlockId block) override {
-    const bool may_leave_now = candidates_.erase({last_use(block), block}) > 0;
     last_use(block) = ++clock_;
-    if (may_leave_now) may_leave(block);
+    candidates_.update(block, last_use(block));
   }
   void removed(BlockId block, BlockId parent) override {
     if (parent != kNoBlock) last_use(parent) = std::max(last_use(parent), last_use(block));
   }
-  void may_leave(BlockId block) override { candidates_.emplace(last_use(block), block); }
-  void must_stay(BlockId block) override { candidates_.erase({last_use(block), block}); }
+  void may_leave(BlockId block) override { candidates_.add(block, last_use(block)); }
+  void must_stay(BlockId block) override { candidates_.remove(block); }
   std::optional<BlockId> victim() override {
-    if (candidates_.empty()) return std::nullopt;
-    return candidates_.begin()->second;
+    const auto& order = candidates_.order();
+    return order.empty() ? std::nullopt : std::optional(order.begin()->second);
   }
 
  private:
   std::uint64_t& last_use(BlockId block) { return last_use_[static_cast<std::size_t>(block)]; }
 
   std::uint64_t clock_ = 0;
-  std::vector<std::uint64_t> last_use_;  // by block
-  std::set<std::pair<std::uint64_t, BlockId>> candidates_;
+  std::vector<std::uint64_t> last_use_;   // by block
+  Candidates<std::uint64_t> candidates_;  // by last use
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ struct Known {
 constexpr Known kKnown[] = {
     {"return-rate", make_return_rate},
     {"lru", make_lru},
+    {"s3-fifo", make_s3fifo},
 };
 
 }  // namespace

@@ -37,5 +37,6 @@ std::vector<std::string> eviction_policy_names();  // the first is the default
 
 std::unique_ptr<EvictionPolicy> make_lru();
 std::unique_ptr<EvictionPolicy> make_return_rate();
+std::unique_ptr<EvictionPolicy> make_s3fifo();
 
 }  // namespace quire

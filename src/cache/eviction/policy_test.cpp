@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "cache/prefix_index.h"
@@ -91,9 +92,62 @@ double shared_prompts_among_one_offs(std::string_view policy) {
   return traffic.hit_rate();
 }
 
-TEST(EvictionPolicy, ReturnRateResistsScans) {
-  const double lru = shared_prompts_among_one_offs("lru"), ours = shared_prompts_among_one_offs("return-rate");
-  EXPECT_GT(ours, 1.5 * lru);
+TEST(EvictionPolicy, ReturnRateAndS3FifoResistScans) {
+  const double lru = shared_prompts_among_one_offs("lru");
+  EXPECT_GT(shared_prompts_among_one_offs("return-rate"), 1.5 * lru);
+  EXPECT_GT(shared_prompts_among_one_offs("s3-fifo"), 1.2 * lru);
+}
+
+TEST(EvictionPolicy, S3FifoSendsOnWhatReturnsTwice) {
+  const auto policy = std::move(*make_eviction_policy("s3-fifo"));
+  for (BlockId block = 0; block < 3; ++block) {
+    policy->inserted(block, kNoBlock, static_cast<std::uint64_t>(block) + 100);
+    policy->may_leave(block);
+  }
+  policy->used(0);
+  policy->used(0);
+  policy->used(1);
+  EXPECT_EQ(policy->victim(), std::optional<BlockId>(1)) << "0 went on to the main queue; one use is not enough for 1";
+  policy->must_stay(1);
+  policy->removed(1, kNoBlock);
+  EXPECT_EQ(policy->victim(), std::optional<BlockId>(2));
+  policy->must_stay(2);
+  policy->removed(2, kNoBlock);
+  policy->inserted(1, kNoBlock, 102);  // returns under another id, and is remembered
+  policy->may_leave(1);
+  policy->inserted(2, kNoBlock, 200);
+  policy->may_leave(2);
+  EXPECT_EQ(policy->victim(), std::optional<BlockId>(2)) << "the newest, but in the small queue";
+}
+
+// A policy may prepare a burst of evictions; pins, uses and new blocks in between must count.
+TEST(EvictionPolicy, VictimsMayChangeBetweenTwoLooks) {
+  for (const auto& name : eviction_policy_names()) {
+    const auto policy = std::move(*make_eviction_policy(name));
+    for (BlockId block = 0; block < 6; ++block) {
+      policy->inserted(block, kNoBlock, static_cast<std::uint64_t>(block));
+      policy->may_leave(block);
+    }
+    std::vector<BlockId> left;
+    const auto evict = [&] {
+      const std::optional<BlockId> victim = policy->victim();
+      ASSERT_TRUE(victim) << name;
+      EXPECT_EQ(policy->victim(), victim) << name << ": looking changes nothing";
+      policy->must_stay(*victim);
+      policy->removed(*victim, kNoBlock);
+      left.push_back(*victim);
+    };
+    const BlockId first = *policy->victim();
+    policy->must_stay(first);  // pinned meanwhile
+    evict();
+    policy->may_leave(first);  // and unpinned
+    evict();
+    EXPECT_EQ(left.back(), first) << name;
+    while (left.size() < 6) evict();
+    EXPECT_EQ(policy->victim(), std::nullopt) << name;
+    std::ranges::sort(left);
+    EXPECT_EQ(left, (std::vector<BlockId>{0, 1, 2, 3, 4, 5})) << name;
+  }
 }
 
 // Chats of up to six turns that come back after others had theirs: a cache too small for all of them.

@@ -21,12 +21,14 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <compare>
 #include <deque>
-#include <set>
+#include <functional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "cache/eviction/candidates.h"
 #include "cache/eviction/policy.h"
 
 namespace quire {
@@ -143,56 +145,79 @@ class ReturnRate final : public EvictionPolicy {
   }
 
   void may_leave(BlockId block) override {
-    at(block).candidate = true;
-    candidates(block).emplace(at(block).past.last_use, block);
+    candidates_.add(block, at(block).past.standing());
+    if (offers_made_ == clock_) offer(at(block).past.standing(), block, /*first_of_bucket=*/false);
   }
-  void must_stay(BlockId block) override {
-    at(block).candidate = false;
-    candidates(block).erase({at(block).past.last_use, block});
-  }
+  void must_stay(BlockId block) override { candidates_.remove(block); }
 
+  // Blocks of one class and bucket rank alike, and ranks change only with a use. So the oldest of each
+  // bucket is looked up once, and a burst of evictions goes on from there.
   std::optional<BlockId> victim() override {
-    std::optional<BlockId> lowest;
-    double lowest_rank = 0;
-    for (int c = 0; c < kClasses; ++c) {
-      const auto& of_class = candidates_[static_cast<std::size_t>(c)];
-      // From the oldest on, one look per bucket of age that is not empty.
-      for (auto oldest = of_class.begin(); oldest != of_class.end();) {
-        const int bucket = age_bucket(clock_ - oldest->first);
-        const double rank = table(c).rank[static_cast<std::size_t>(bucket)];
-        if (!lowest || rank < lowest_rank) {
-          lowest = oldest->second;
-          lowest_rank = rank;
-        }
-        const std::uint64_t younger = clock_ - youngest_in(bucket) + 1;
-        oldest = of_class.lower_bound({younger, kNoBlock});
-      }
+    if (offers_made_ != clock_) make_offers();
+    while (!offers_.empty()) {
+      const Offer best = offers_.front();
+      if (candidates_.contains(best.block) && at(best.block).past.standing() == best.standing) return best.block;
+      std::ranges::pop_heap(offers_, std::greater{});
+      offers_.pop_back();
+      if (!best.first_of_bucket) continue;
+      const auto& order = candidates_.order();
+      const auto next = order.upper_bound({best.standing, best.block});
+      const auto bucket = [&](const Standing& s) { return std::pair(s.first, age_bucket(clock_ - s.second)); };
+      if (next == order.end() || bucket(next->first) != bucket(best.standing)) continue;
+      offer(next->first, next->second, /*first_of_bucket=*/true);
     }
-    return lowest;
+    return std::nullopt;
   }
 
  private:
+  using Standing = std::pair<int, std::uint64_t>;  // class, last use
+
   struct Past {
     std::uint64_t last_use = 0;
     std::uint32_t uses = 0;
     int class_ = kTip;
+
+    Standing standing() const { return {class_, last_use}; }
   };
   struct Block {
     Past past;
     std::uint64_t key = 0;
-    bool candidate = false;
   };
+
+  struct Offer {  // the lowest is taken
+    double rank;
+    Standing standing;
+    BlockId block;
+    bool first_of_bucket;  // others of its class and bucket follow it
+    auto operator<=>(const Offer&) const = default;
+  };
+
+  void offer(const Standing& standing, BlockId block, bool first_of_bucket) {
+    const int bucket = age_bucket(clock_ - standing.second);
+    offers_.push_back({table(standing.first).rank[static_cast<std::size_t>(bucket)], standing, block, first_of_bucket});
+    std::ranges::push_heap(offers_, std::greater{});
+  }
+
+  void make_offers() {
+    offers_made_ = clock_;
+    offers_.clear();
+    const auto& order = candidates_.order();
+    for (auto oldest = order.begin(); oldest != order.end();) {
+      const auto [class_, last_use] = oldest->first;
+      offer(oldest->first, oldest->second, /*first_of_bucket=*/true);
+      const std::uint64_t younger = clock_ - youngest_in(age_bucket(clock_ - last_use)) + 1;
+      oldest = order.lower_bound({{class_, younger}, kNoBlock});
+    }
+  }
 
   void touch(BlockId block) {
     ++clock_;
     Past& past = at(block).past;
     if (past.uses > 0) table(past.class_).returned[static_cast<std::size_t>(age_bucket(clock_ - past.last_use))] += 1;
-    const bool was_candidate = at(block).candidate;
-    if (was_candidate) must_stay(block);
     past.last_use = clock_;
     ++past.uses;
     past.class_ = class_of(past.uses);
-    if (was_candidate) may_leave(block);
+    candidates_.update(block, past.standing());
     table(past.class_).touched += 1;
     if (clock_ - era_began_ >= std::max<std::uint64_t>(kShortestEra, present_ / kErasPerTurnover)) {
       era_began_ = clock_;
@@ -204,25 +229,22 @@ class ReturnRate final : public EvictionPolicy {
   }
 
   void move_to_class(BlockId block, int class_) {
-    const bool was_candidate = at(block).candidate;
-    if (was_candidate) must_stay(block);
     at(block).past.class_ = class_;
-    if (was_candidate) may_leave(block);
+    candidates_.update(block, at(block).past.standing());
   }
 
   Block& at(BlockId block) { return blocks_[static_cast<std::size_t>(block)]; }
   ReturnTable& table(int class_) { return tables_[static_cast<std::size_t>(class_)]; }
-  std::set<std::pair<std::uint64_t, BlockId>>& candidates(BlockId block) {
-    return candidates_[static_cast<std::size_t>(at(block).past.class_)];
-  }
 
   std::uint64_t clock_ = 0, era_began_ = 0;
   std::size_t present_ = 0;
   std::vector<Block> blocks_;  // by id
   std::array<ReturnTable, kClasses> tables_;
-  std::array<std::set<std::pair<std::uint64_t, BlockId>>, kClasses> candidates_;  // (last use, block)
-  std::unordered_map<std::uint64_t, Past> left_;                                  // by key
-  std::deque<std::pair<std::uint64_t, std::uint64_t>> order_left_;                // (key, last use)
+  Candidates<Standing> candidates_;
+  std::uint64_t offers_made_ = ~std::uint64_t{0};                   // at that time
+  std::vector<Offer> offers_;                                       // a heap
+  std::unordered_map<std::uint64_t, Past> left_;                    // by key
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> order_left_;  // (key, last use)
 };
 
 }  // namespace
