@@ -7,12 +7,12 @@ namespace quire {
 namespace {
 
 constexpr double kWeightOfNew = 0.2;  // recent steps count: depth and machine change slowly
-constexpr std::int64_t kFewRows = 4;  // or a prompt would never end
+constexpr std::int64_t kFewRows = 2;  // or a prompt would never end
 // A step with prompts takes so many times one without. While a long prompt is computed, answers grow and take longer:
 // what prompts may add shrinks by as much, but not below a share of the step: a prompt that takes ever longer would
 // let answers grow ever longer.
-constexpr double kStepGrowth = 2.0;
-constexpr double kLeastShare = 0.5;
+constexpr double kStepGrowth = 2.3;
+constexpr double kLeastShare = 0.25;
 
 void learn(double& average, double value) {
   average = average == 0 ? value : average + kWeightOfNew * (value - average);
