@@ -94,7 +94,7 @@ Json cache_of(const RequestReport& r) {
 std::string spelled(const Model& model, TokenId token) {
   const std::string text = model.text({&token, 1});
   // dump replaces what is not UTF-8; reading it back gives the same everywhere.
-  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+  return Json::parse(written(Json(text))).get<std::string>();
 }
 
 Json bytes_of(const Model& model, TokenId token) {

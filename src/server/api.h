@@ -13,24 +13,20 @@ struct Serving {
   Metrics& metrics;
 };
 
-void add_completions(Router& router, Serving context);  // /v1/completions, /completion
+void add_completions(Router& router, Serving context);  // /v1/completions
 void add_chat(Router& router, Serving context);         // /v1/chat/completions
 void add_messages(Router& router, Serving context);     // /v1/messages, as Anthropic's clients ask
 void add_embeddings(Router& router, Serving context);   // /v1/embeddings
 void add_text_routes(Router& router, Serving context);  // /tokenize, /detokenize, /apply-template
-void add_status(Router& router, Serving context);       // /health, /v1/models, /props, /slots, /metrics
+void add_status(Router& router, Serving context);       // /health, /v1/models, /props, /metrics
 void add_cache(Router& router, Serving context);        // /v1/cache
 
 // Runs a body that parses and starts; what it refuses becomes the response.
 template <class Body>
-void answer_or_refuse(const ExchangePtr& exchange, Metrics& metrics, Body&& body) {
-  if (auto done = body(); !done.ok()) {
-    metrics.refused();
-    exchange->respond(to_response(done.error()));
-  }
+void answer_or_refuse(const ExchangePtr& exchange, Body&& body) {
+  if (auto done = body(); !done.ok()) exchange->respond(to_response(done.error()));
 }
 
-std::string new_answer_id(const std::string& prefix);
 std::int64_t unix_seconds();
 void respond_json(Exchange& exchange, const Json& document);
 

@@ -1,8 +1,8 @@
 #include "server/api_error.h"
 
-#include <nlohmann/json.hpp>
-
 namespace quire::server {
+
+std::string written(const Json& document) { return document.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 ApiError to_api_error(const Error& error, const std::string& param) {
   ApiError told{400, error.message, param, "", 0};
@@ -44,14 +44,13 @@ std::string error_type(const ApiError& error) {
 }
 
 std::string to_json(const ApiError& error) {
-  using Json = nlohmann::ordered_json;
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   const Json document{{"error",
                        {{"message", error.message},
                         {"type", error_type(error)},
                         {"param", or_null(error.param)},
                         {"code", or_null(error.code)}}}};
-  return document.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return written(document);
 }
 
 HttpResponse to_response(const ApiError& error) {

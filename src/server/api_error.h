@@ -1,12 +1,18 @@
 // What a client is told when a request cannot be answered, in OpenAI's shape.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "quire/result.h"
 #include "server/http.h"
 
 namespace quire::server {
+
+using Json = nlohmann::ordered_json;
+
+// What is not UTF-8 is replaced: an answer is always JSON.
+std::string written(const Json& document);
 
 struct ApiError {
   unsigned status = 400;

@@ -1,6 +1,7 @@
 // POST /v1/chat/completions: a conversation goes on.
 #include "server/api.h"
 #include "server/generation.h"
+#include "server/random_id.h"
 #include "server/request_fields.h"
 
 namespace quire::server {
@@ -92,7 +93,7 @@ class ChatSpelling : public Spelling {
                                                                  {"logprobs", std::move(logprobs)},
                                                                  {"finish_reason", std::move(finish)}}}));
     if (shape_.usage) document["usage"] = nullptr;
-    to.send_event("data: " + document.dump(-1, ' ', false, Json::error_handler_t::replace));
+    to.send_event("data: " + written(document));
   }
 
   Shape shape_;
@@ -101,9 +102,8 @@ class ChatSpelling : public Spelling {
 Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
   QUIRE_TRY(const Json body, parse_object(exchange->request.body));
   const Fields fields(body);
-  QUIRE_TRY(ServedModel* const served, model_from(fields, serving.models));
-  QUIRE_TRY(Request request, request_from(fields, exchange->caller));
-  QUIRE_TRY(const StreamOptions streaming, stream_options_from(fields));
+  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller, serving.models));
+  auto& [served, request, streaming] = asked;
   QUIRE_TRY(const std::int64_t choices, fields.integer("n", 1, 1, kMostChoices));
   QUIRE_TRY(const bool logprobs, fields.boolean("logprobs", false));
   QUIRE_TRY(const std::int64_t top, fields.integer("top_logprobs", 0, 0, kMostTopLogprobs));
@@ -117,7 +117,7 @@ Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
   Generation::Plan plan;
   plan.streamed = streaming.streamed;
   plan.keep_tokens = logprobs;
-  plan.spelling = std::make_unique<ChatSpelling>(Shape{new_answer_id("chatcmpl"), served->name, unix_seconds(),
+  plan.spelling = std::make_unique<ChatSpelling>(Shape{random_id("chatcmpl-"), served->name, unix_seconds(),
                                                        &served->model(), request.choices, streaming.usage, logprobs});
   plan.requests.push_back(std::move(request));
   Generation::start(exchange, served->engine, std::move(plan), serving.metrics);
@@ -128,7 +128,7 @@ Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
 
 void add_chat(Router& router, Serving serving) {
   router.add("POST", "/v1/chat/completions", [serving](const ExchangePtr& exchange) {
-    answer_or_refuse(exchange, serving.metrics, [&] { return converse(exchange, serving); });
+    answer_or_refuse(exchange, [&] { return converse(exchange, serving); });
   });
 }
 

@@ -1,6 +1,7 @@
 // POST /v1/completions: a text goes on.
 #include "server/api.h"
 #include "server/generation.h"
+#include "server/random_id.h"
 #include "server/request_fields.h"
 
 namespace quire::server {
@@ -108,7 +109,7 @@ class CompletionSpelling : public Spelling {
   void send(Exchange& to, Json one) {
     Json document = frame(Json::array({std::move(one)}));
     if (shape_.usage) document["usage"] = nullptr;
-    to.send_event("data: " + document.dump(-1, ' ', false, Json::error_handler_t::replace));
+    to.send_event("data: " + written(document));
   }
 
   Shape shape_;
@@ -117,9 +118,8 @@ class CompletionSpelling : public Spelling {
 Api<void> complete(const ExchangePtr& exchange, const Serving& serving) {
   QUIRE_TRY(const Json body, parse_object(exchange->request.body));
   const Fields fields(body);
-  QUIRE_TRY(ServedModel* const served, model_from(fields, serving.models));
-  QUIRE_TRY(Request request, request_from(fields, exchange->caller));
-  QUIRE_TRY(const StreamOptions streaming, stream_options_from(fields));
+  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller, serving.models));
+  auto& [served, request, streaming] = asked;
   QUIRE_TRY(auto prompts, prompts_from(fields, "prompt", served->model()));
   QUIRE_TRY(const std::int64_t choices, fields.integer("n", 1, 1, kMostChoices));
   QUIRE_TRY(const std::int64_t best_of, fields.integer("best_of", choices, 1, kMostChoices));
@@ -133,7 +133,7 @@ Api<void> complete(const ExchangePtr& exchange, const Serving& serving) {
   if (echo && logprobs >= 0 && (prompts.size() > 1 || streaming.streamed)) {
     return bad_field("echo", "with log-probabilities takes one prompt and no stream");
   }
-  Shape shape{new_answer_id("cmpl"),
+  Shape shape{random_id("cmpl-"),
               served->name,
               unix_seconds(),
               &served->model(),
@@ -162,7 +162,7 @@ Api<void> complete(const ExchangePtr& exchange, const Serving& serving) {
 
 void add_completions(Router& router, Serving serving) {
   const Handler handler = [serving](const ExchangePtr& exchange) {
-    answer_or_refuse(exchange, serving.metrics, [&] { return complete(exchange, serving); });
+    answer_or_refuse(exchange, [&] { return complete(exchange, serving); });
   };
   router.add("POST", "/v1/completions", handler);
   router.add("POST", "/completions", handler);

@@ -1,7 +1,6 @@
 #include "server/connection.h"
 
 #include <fmt/format.h>
-#include <openssl/rand.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "server/api_error.h"
 #include "server/http_exchange.h"
+#include "server/random_id.h"
 
 namespace quire::server {
 namespace {
@@ -23,14 +23,6 @@ bool is_good_id(std::string_view id) {
   return !id.empty() && id.size() <= 64 && std::ranges::all_of(id, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
   });
-}
-
-std::string new_id() {
-  unsigned char bytes[12];
-  if (RAND_bytes(bytes, sizeof bytes) != 1) std::abort();
-  std::string id = "req_";
-  for (const unsigned char byte : bytes) id += fmt::format("{:02x}", byte);
-  return id;
 }
 
 HttpRequest to_request(http::request<http::string_body>&& message) {
@@ -46,7 +38,7 @@ HttpRequest to_request(http::request<http::string_body>&& message) {
   request.body = std::move(message.body());
   request.received = std::chrono::steady_clock::now();
   const std::string_view sent = request.header("X-Request-Id");
-  request.id = is_good_id(sent) ? std::string(sent) : new_id();
+  request.id = is_good_id(sent) ? std::string(sent) : random_id("req_");
   return request;
 }
 
@@ -146,7 +138,7 @@ void Connection::refuse_request(const Code& code) {
   HttpRequest nothing;
   nothing.method = "-";
   nothing.path = "-";
-  nothing.id = new_id();
+  nothing.id = random_id("req_");
   nothing.received = std::chrono::steady_clock::now();
   auto exchange = std::make_shared<HttpExchange>(shared_from_this(), std::move(nothing), false, true);
   exchange_ = exchange;

@@ -38,7 +38,7 @@ Api<void> embed(const ExchangePtr& exchange, const Serving& serving) {
   QUIRE_TRY(auto inputs, prompts_from(fields, "input", served->model()));
   QUIRE_TRY(const std::string encoding, fields.string("encoding_format", "float"));
   QUIRE_TRY(const std::string pooling, fields.string("pooling", "mean"));
-  QUIRE_TRY(const std::string salt, fields.string("cache_salt", "", 256));
+  QUIRE_TRY(const std::string salt, salt_from(fields, exchange->caller));
   const int width = served->model().info().width;
   QUIRE_TRY(const std::int64_t dimensions, fields.integer("dimensions", width, width, width));
   (void)dimensions;
@@ -54,7 +54,7 @@ Api<void> embed(const ExchangePtr& exchange, const Serving& serving) {
     request.tokens = std::move(input);
     request.max_tokens = 0;
     request.embedding = pooling == "mean" ? Embedding::mean : Embedding::last;
-    request.salt = exchange->caller.tenant.empty() && salt.empty() ? "" : exchange->caller.tenant + ":" + salt;
+    request.salt = salt;
     plan.requests.push_back(std::move(request));
   }
   plan.spelling = std::make_unique<EmbeddingSpelling>(served->name, encoding == "base64");
@@ -66,7 +66,7 @@ Api<void> embed(const ExchangePtr& exchange, const Serving& serving) {
 
 void add_embeddings(Router& router, Serving serving) {
   router.add("POST", "/v1/embeddings", [serving](const ExchangePtr& exchange) {
-    answer_or_refuse(exchange, serving.metrics, [&] { return embed(exchange, serving); });
+    answer_or_refuse(exchange, [&] { return embed(exchange, serving); });
   });
 }
 

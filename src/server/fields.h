@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,8 +13,6 @@
 #include "server/api_error.h"
 
 namespace quire::server {
-
-using Json = nlohmann::ordered_json;
 
 // An object of at most 64 levels.
 Api<Json> parse_object(std::string_view text);

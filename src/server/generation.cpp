@@ -1,5 +1,7 @@
 #include "server/generation.h"
 
+#include <algorithm>
+
 #include "server/metrics.h"
 
 namespace quire::server {
@@ -45,7 +47,7 @@ void Generation::wake() {
 
 void Generation::pump() {
   if (parts_.empty()) return;  // it is over
-  bool any = true, all_ended = false;
+  bool any = true;
   while (any && exchange_->has_room()) {
     any = false;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -55,9 +57,7 @@ void Generation::pump() {
       }
     }
   }
-  all_ended = true;
-  for (const Part& part : parts_) all_ended = all_ended && part.stream.ended();
-  if (all_ended) finish();
+  if (std::ranges::all_of(parts_, [](const Part& part) { return part.stream.ended(); })) finish();
 }
 
 void Generation::take(std::size_t part, StreamEvent event) {
@@ -97,12 +97,8 @@ void Generation::finish() {
   exchange_->cached_tokens = answer_.report.cached_tokens;
   exchange_->generated_tokens = answer_.report.generated_tokens;
   if (!streamed_) {
-    return exchange_->respond(
-        failed ? to_response(*failed)
-               : HttpResponse{200,
-                              spelling_->whole(answer_).dump(-1, ' ', false, Json::error_handler_t::replace),
-                              "application/json",
-                              {}});
+    return exchange_->respond(failed ? to_response(*failed)
+                                     : HttpResponse{200, written(spelling_->whole(answer_)), "application/json", {}});
   }
   failed ? spelling_->fail(*exchange_, *failed) : spelling_->close(*exchange_, answer_);
   exchange_->end_events();

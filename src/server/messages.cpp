@@ -1,6 +1,9 @@
 // POST /v1/messages: a conversation goes on, as Anthropic's clients ask and are answered.
+#include <map>
+
 #include "server/api.h"
 #include "server/generation.h"
+#include "server/random_id.h"
 #include "server/request_fields.h"
 
 namespace quire::server {
@@ -17,8 +20,7 @@ std::string anthropic_error(const ApiError& error) {
   std::string type = error_type(error);
   if (error.status == 503) type = "overloaded_error";
   if (error.status >= 500 && error.status != 503) type = "api_error";
-  return Json{{"type", "error"}, {"error", {{"type", type}, {"message", error.message}}}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);
+  return written({{"type", "error"}, {"error", {{"type", type}, {"message", error.message}}}});
 }
 
 class MessageSpelling : public Spelling {
@@ -88,12 +90,14 @@ class MessageSpelling : public Spelling {
   static void send(Exchange& to, const char* type, const Json& more) {
     Json document{{"type", type}};
     document.update(more);
-    to.send_event(
-        fmt::format("event: {}\ndata: {}", type, document.dump(-1, ' ', false, Json::error_handler_t::replace)));
+    to.send_event(fmt::format("event: {}\ndata: {}", type, written(document)));
   }
 
   Shape shape_;
 };
+
+const std::map<std::string, std::chrono::minutes> kTerms{{"5m", std::chrono::minutes(5)},
+                                                         {"1h", std::chrono::hours(1)}};
 
 // The longest time for which a breakpoint anywhere in the value asks; nothing where there is none.
 Api<std::chrono::milliseconds> term_of(const Json& value, const std::string& path) {
@@ -104,9 +108,11 @@ Api<std::chrono::milliseconds> term_of(const Json& value, const std::string& pat
     QUIRE_TRY(const auto control, fields.object("cache_control"));
     if (control) {
       QUIRE_TRY(const std::string term, control->string("ttl", "5m"));
-      if (term != "5m" && term != "1h")
+      const auto known = kTerms.find(term);
+      if (known == kTerms.end()) {
         return bad_field(path + ".cache_control.ttl", "'{}'; expected 5m or 1h", term.substr(0, 50));
-      longest = std::max<std::chrono::milliseconds>(longest, std::chrono::minutes(term == "1h" ? 60 : 5));
+      }
+      longest = std::max<std::chrono::milliseconds>(longest, known->second);
     }
     if (const Json* content = fields.find("content"); content != nullptr && content->is_array()) {
       QUIRE_TRY(const auto inner, term_of(*content, path + ".content"));
@@ -119,9 +125,8 @@ Api<std::chrono::milliseconds> term_of(const Json& value, const std::string& pat
 Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
   QUIRE_TRY(const Json body, parse_object(exchange->request.body));
   const Fields fields(body);
-  QUIRE_TRY(ServedModel* const served, model_from(fields, serving.models));
-  QUIRE_TRY(Request request, request_from(fields, exchange->caller));
-  QUIRE_TRY(const StreamOptions streaming, stream_options_from(fields));
+  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller, serving.models));
+  auto& [served, request, streaming] = asked;
   if (!fields.has("max_tokens")) return bad_field("max_tokens", "is missing");
   if (fields.has("tools")) return bad_field("tools", "is not supported yet");
   QUIRE_TRY(request.stop, fields.strings("stop_sequences", 16));
@@ -138,7 +143,7 @@ Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
   Generation::Plan plan;
   plan.streamed = streaming.streamed;
   plan.spelling = std::make_unique<MessageSpelling>(
-      Shape{new_answer_id("msg"), served->name, std::ssize(request.tokens), request.stop, request.keep.count() > 0});
+      Shape{random_id("msg-"), served->name, std::ssize(request.tokens), request.stop, request.keep.count() > 0});
   plan.requests.push_back(std::move(request));
   Generation::start(exchange, served->engine, std::move(plan), serving.metrics);
   return {};
@@ -149,7 +154,6 @@ Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
 void add_messages(Router& router, Serving serving) {
   router.add("POST", "/v1/messages", [serving](const ExchangePtr& exchange) {
     if (auto done = converse(exchange, serving); !done.ok()) {
-      serving.metrics.refused();
       HttpResponse response = to_response(done.error());
       response.body = anthropic_error(done.error());
       exchange->respond(std::move(response));

@@ -68,9 +68,11 @@ void Metrics::observe(const RequestReport& report) {
 
 std::string Metrics::text() const {
   std::vector<MetricFamily> all;
+  std::vector<std::pair<std::string, EngineStats>> snapshots;  // of each model one, so that its numbers agree
+  for (const auto& model : models_.all()) snapshots.emplace_back(model->name, model->engine.stats());
   const auto per_model = [&](MetricType type, const std::string& name, const std::string& help, auto value) {
     Family family(all, type, name, help);
-    for (const auto& model : models_.all()) family.add(model->name, static_cast<double>(value(model->engine.stats())));
+    for (const auto& [name_of, stats] : snapshots) family.add(name_of, static_cast<double>(value(stats)));
   };
   const auto gauge = [&](const std::string& name, const std::string& help, auto value) {
     per_model(MetricType::Gauge, name, help, value);
@@ -88,11 +90,10 @@ std::string Metrics::text() const {
   gauge("kv_cache_cached_bytes", "Bytes that only the prefix cache holds", [](Stats s) { return s.bytes_cached; });
   gauge("kv_cache_budget_bytes", "The most the cache may take", [](Stats s) { return s.bytes_budget; });
   Family pages(all, MetricType::Gauge, "kv_cache_pages", "Pages by state");
-  for (const auto& model : models_.all()) {
-    const EngineStats s = model->engine.stats();
-    pages.add(model->name, static_cast<double>(s.pages_open), "open")
-        .add(model->name, static_cast<double>(s.pages_sealed), "sealed")
-        .add(model->name, static_cast<double>(s.pages_shared), "shared");
+  for (const auto& [model, s] : snapshots) {
+    pages.add(model, static_cast<double>(s.pages_open), "open")
+        .add(model, static_cast<double>(s.pages_sealed), "sealed")
+        .add(model, static_cast<double>(s.pages_shared), "shared");
   }
   counter("num_preemptions_total", "Requests that made room for others", [](Stats s) { return s.preemptions; });
   counter("prefix_cache_queries_total", "Prompt tokens looked up", [](Stats s) { return s.prompt_tokens; });

@@ -18,7 +18,6 @@ class Metrics {
   ~Metrics();
 
   void observe(const RequestReport& report);
-  void refused() { ++refused_; }
   std::string text() const;
 
   std::atomic<std::uint64_t> disconnected{0};
@@ -27,7 +26,7 @@ class Metrics {
   struct Times;
   const Models& models_;
   std::unique_ptr<Times> times_;
-  std::atomic<std::uint64_t> refused_{0}, succeeded_{0};
+  std::atomic<std::uint64_t> succeeded_{0};
 };
 
 }  // namespace quire::server

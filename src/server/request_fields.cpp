@@ -127,8 +127,6 @@ Api<Speculation> speculation_from(const Fields& fields) {
   return bad_field("speculation", "'{}'; expected off, prompt_lookup or draft_model", name.substr(0, 50));
 }
 
-}  // namespace
-
 Api<Request> request_from(const Fields& fields, const Caller& caller) {
   Request request;
   QUIRE_TRY(request.sampling, sampling_from(fields));
@@ -143,11 +141,9 @@ Api<Request> request_from(const Fields& fields, const Caller& caller) {
   QUIRE_TRY(request.speculation, speculation_from(fields));
   QUIRE_TRY(const std::int64_t priority, fields.integer("priority", 0, -1000, 1000));
   QUIRE_TRY(request.cache_policy, fields.string("cache_policy", "", 64));
-  QUIRE_TRY(const std::string salt, fields.string("cache_salt", "", 256));
+  QUIRE_TRY(request.salt, salt_from(fields, caller));
   QUIRE_TRY(const double keep_s, fields.number("cache_ttl", 0, 0, 7 * 86400));
   request.priority = static_cast<int>(priority);
-  // No client can write another's salt: the tenant comes first and has a fixed length.
-  request.salt = caller.tenant.empty() && salt.empty() ? "" : caller.tenant + ":" + salt;
   request.keep = std::chrono::milliseconds(static_cast<std::int64_t>(keep_s * 1e3));
   return request;
 }
@@ -160,6 +156,21 @@ Api<StreamOptions> stream_options_from(const Fields& fields) {
   if (!options.streamed) return bad_field("stream_options", "given without 'stream': true");
   QUIRE_TRY(options.usage, more->boolean("include_usage", false));
   return options;
+}
+
+}  // namespace
+
+Api<std::string> salt_from(const Fields& fields, const Caller& caller) {
+  QUIRE_TRY(const std::string salt, fields.string("cache_salt", "", 256));
+  // The tenant comes first and has a fixed length.
+  return caller.tenant.empty() && salt.empty() ? "" : caller.tenant + ":" + salt;
+}
+
+Api<Asked> asked_from(const Fields& fields, const Caller& caller, const Models& models) {
+  QUIRE_TRY(ServedModel* const served, model_from(fields, models));
+  QUIRE_TRY(Request request, request_from(fields, caller));
+  QUIRE_TRY(const StreamOptions streaming, stream_options_from(fields));
+  return Asked{served, std::move(request), streaming};
 }
 
 Api<std::vector<std::vector<TokenId>>> prompts_from(const Fields& fields, std::string_view name, const Model& model) {

@@ -14,14 +14,20 @@ inline constexpr int kMostChoices = 64;
 inline constexpr int kMostPrompts = 64;
 inline constexpr int kMostTopLogprobs = 20;
 
-// Everything but the prompt, the number of choices and log-probabilities.
-Api<Request> request_from(const Fields& fields, const Caller& caller);
-
 struct StreamOptions {
   bool streamed = false;
   bool usage = false;
 };
-Api<StreamOptions> stream_options_from(const Fields& fields);
+
+struct Asked {
+  ServedModel* served;
+  Request request;  // without the prompt, the number of choices and log-probabilities
+  StreamOptions streaming;
+};
+Api<Asked> asked_from(const Fields& fields, const Caller& caller, const Models& models);
+
+// "cache_salt", such that nobody can write another tenant's.
+Api<std::string> salt_from(const Fields& fields, const Caller& caller);
 
 // "prompt" or "input": a text, tokens, or a list of either.
 Api<std::vector<std::vector<TokenId>>> prompts_from(const Fields& fields, std::string_view name, const Model& model);

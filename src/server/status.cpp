@@ -1,6 +1,4 @@
 // What a server says of itself.
-#include <openssl/rand.h>
-
 #include <chrono>
 
 #include "quire/version.h"
@@ -42,20 +40,12 @@ Json stats_json(const ServedModel& served) {
 
 }  // namespace
 
-std::string new_answer_id(const std::string& prefix) {
-  unsigned char bytes[12];
-  if (RAND_bytes(bytes, sizeof bytes) != 1) std::abort();
-  std::string id = prefix + "-";
-  for (const unsigned char byte : bytes) id += fmt::format("{:02x}", byte);
-  return id;
-}
-
 std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 void respond_json(Exchange& exchange, const Json& document) {
-  exchange.respond({200, document.dump(-1, ' ', false, Json::error_handler_t::replace), "application/json", {}});
+  exchange.respond({200, written(document), "application/json", {}});
 }
 
 void add_status(Router& router, Serving serving) {

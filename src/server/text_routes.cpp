@@ -31,7 +31,7 @@ Api<Json> apply_template(const Fields& fields, const Model& model) {
 template <auto kAnswer>
 Handler handler(const Serving& serving) {
   return [serving](const ExchangePtr& exchange) {
-    answer_or_refuse(exchange, serving.metrics, [&]() -> Api<void> {
+    answer_or_refuse(exchange, [&]() -> Api<void> {
       QUIRE_TRY(const Json body, parse_object(exchange->request.body));
       const Fields fields(body);
       QUIRE_TRY(const ServedModel* const served, model_from(fields, serving.models));
