@@ -13,7 +13,7 @@ namespace quire {
 namespace {
 
 // Queries that share one unpacked tile: their sums stay in the second-level cache.
-constexpr std::int64_t kMaxQueries = 48;
+constexpr std::int64_t kMaxQueries = 96;
 // Partial results of all segments are kept side by side, for a fair share of the work among threads,
 // while they fit the second-level cache.
 constexpr std::int64_t kMaxPartFloats = 1 << 18;

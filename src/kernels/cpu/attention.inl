@@ -1,6 +1,6 @@
-// Attention over a stretch of pages, with an online softmax. One lane is one token while scores are
-// computed: no horizontal sums, and the softmax works on whole vectors. A query's sums are
-// added in the same order whichever queries are computed with it.
+// Attention over a stretch of pages, with an online softmax: four pages at a time, scores of all queries, then their
+// weights, then weighted sums of values. One lane is one token while scores are computed: no horizontal
+// sums, and the softmax works on whole vectors.
 #include "kernels/cpu/tiles.inl"
 
 namespace quire {
@@ -18,54 +18,64 @@ QUIRE_INLINE I8 in_range(int v, std::int64_t first, std::int64_t last) {
   return (token >= splat(first)) & (token < splat(last));
 }
 
-// Queries of one pass over a tile.
-struct Together {
-  std::int64_t query[kMaxTogether];
-  std::int64_t first[kMaxTogether], last[kMaxTogether];  // tokens of the tile that it sees
-  int count = 0;
+// Queries of one pass, and the tokens they see, counted from the start of what is looked at.
+struct Pass {
+  std::int32_t query[kMaxTogether];
+  std::int32_t first[kMaxTogether], last[kMaxTogether];
+  std::int32_t count = 0;
+};
+static_assert(sizeof(Pass) == kPassFloats * sizeof(float));
+
+struct Passes {
+  const Pass* first;
+  const Pass* last;
+  const Pass* begin() const { return first; }
+  const Pass* end() const { return last; }
 };
 
-using TileScores = float[kMaxTogether][kLine];
+// The queries that see anything of the `tokens` from `begin` on, three at a time; four are two and two.
+QUIRE_INLINE Passes passes_over(const Stretch& s, std::int64_t begin, std::int64_t tokens, Pass* passes) {
+  const auto first_of = [&](std::int64_t i) { return s.first[i] > begin ? s.first[i] - begin : 0; };
+  const auto last_of = [&](std::int64_t i) { return s.last[i] - begin < tokens ? s.last[i] - begin : tokens; };
+  std::int64_t left = 0;
+  for (std::int64_t i = 0; i < s.queries; ++i) left += first_of(i) < last_of(i);
+  std::size_t count = 0;
+  Pass pass;
+  for (std::int64_t i = 0; left > 0; ++i) {
+    if (first_of(i) >= last_of(i)) continue;
+    pass.query[pass.count] = static_cast<std::int32_t>(i);
+    pass.first[pass.count] = static_cast<std::int32_t>(first_of(i));
+    pass.last[pass.count] = static_cast<std::int32_t>(last_of(i));
+    ++pass.count;
+    if (pass.count < (left == 4 || left == 2 ? 2 : left == 1 ? 1 : kMaxTogether)) continue;
+    passes[count++] = pass;
+    left -= pass.count;
+    pass.count = 0;
+  }
+  return {passes, passes + count};
+}
 
-QUIRE_INLINE void score_tile(const Stretch& s, const KeyTile& k, const Together& queries, TileScores& scores) {
-  const int count = queries.count;
-  const float* weights[kMaxTogether] = {};
-  float* sums[kMaxTogether] = {};
-  alignas(32) TileScores group_sums;
+// turned: room for the queries as channels' scales change them.
+QUIRE_INLINE void score_tile(const Stretch& s, const KeyTile& k, const Pass& queries, float* const* scores,
+                             float* turned) {
+  const float* q[kMaxTogether] = {};
   float bias[kMaxTogether] = {};
-  for (int i = 0; i < count; ++i) weights[i] = s.q + queries.query[i] * s.query_stride;
+  for (int i = 0; i < queries.count; ++i) q[i] = s.q + queries.query[i] * s.query_stride;
   if (k.channel_scale != nullptr) {
-    float* turned = s.scratch;
-    for (int i = 0; i < count; ++i, turned += s.query_stride) {
+    for (int i = 0; i < queries.count; ++i, turned += s.query_stride) {
       F8 total = broadcast(0);
       for (std::int64_t d = 0; d < k.dim; d += 8) {
-        const F8 q = load8(weights[i] + d);
-        store8(turned + d, q * load8(k.channel_scale + d));
-        total = fma(q, load8(k.channel_zero + d), total);
+        const F8 x = load8(q[i] + d);
+        store8(turned + d, x * load8(k.channel_scale + d));
+        total = fma(x, load8(k.channel_zero + d), total);
       }
       bias[i] = horizontal_sum(total);
-      weights[i] = turned;
+      q[i] = turned;
     }
   }
-  const auto clear = [count](TileScores& to) {
-    for (int i = 0; i < count; ++i) {
-      for (std::int64_t t = 0; t < kLine; t += 8) store8(to[i] + t, broadcast(0));
-    }
-  };
-  clear(scores);
-  for (std::int64_t d = 0; d < k.dim; d += k.group_dims) {
-    for (int i = 0; i < count; ++i) sums[i] = k.scale != nullptr ? group_sums[i] : scores[i];
-    if (k.scale != nullptr) clear(group_sums);
-    const std::int64_t end = d + k.group_dims < k.dim ? d + k.group_dims : k.dim;
-    k.kernels->fold[count - 1](k.lines, d, end, weights, sums);
-    for (int i = 0; k.scale != nullptr && i < count; ++i) {
-      const float* scale = k.scale + d / k.group_dims * kLine;
-      for (std::int64_t t = 0; t < kLine; t += 8) {
-        store8(scores[i] + t, fma(load8(scale + t), load8(group_sums[i] + t), load8(scores[i] + t)));
-      }
-    }
-  }
-  for (int i = 0; i < count; ++i) {
+  k.kernels->score[queries.count - 1](k, q, scores);
+  if (k.channel_scale == nullptr && s.softcap == 0) return;
+  for (int i = 0; i < queries.count; ++i) {
     for (std::int64_t t = 0; t < kLine; t += 8) {
       F8 score = load8(scores[i] + t) + broadcast(bias[i]);
       if (s.softcap > 0) {  // cap * tanh(y) = cap * (1 - 2 / (exp(2y) + 1))
@@ -77,72 +87,152 @@ QUIRE_INLINE void score_tile(const Stretch& s, const KeyTile& k, const Together&
   }
 }
 
-// Scores become weights, zero where a query does not see; its maximum and sum go on. Step by step for all
-// queries, so that they do not wait for one another. correction: what sums so far are to be multiplied with.
-QUIRE_INLINE void weigh(const SoftmaxStates& states, const Together& queries, TileScores& scores,
-                        float (&correction)[kMaxTogether]) {
-  float new_max[kMaxTogether];
-  for (int i = 0; i < queries.count; ++i) {
+// Scores of the tokens [first, last) become weights, zero beside them in pages that hold any; the query's
+// maximum and sum go on. Returns what its sums so far are to be multiplied with.
+QUIRE_INLINE float weigh(float* scores, std::int64_t first, std::int64_t last, float& max, float& sum) {
+  const std::int64_t begin = first / kLine * kLine;
+  F8 largest[kLineVectors];
+  for (F8& x : largest) x = broadcast(kMinusInfinity);
+  for (std::int64_t page = begin; page < last; page += kLine) {
     F8 x[kLineVectors];
-    for (int v = 0; v < kLineVectors; ++v) x[v] = load8(scores[i] + 8 * v);
-    if (queries.first[i] > 0 || queries.last[i] < kLine) {
+    for (int v = 0; v < kLineVectors; ++v) x[v] = load8(scores + page + 8 * v);
+    if (first > page || last < page + kLine) {
       for (int v = 0; v < kLineVectors; ++v) {
-        x[v] = in_range(v, queries.first[i], queries.last[i]) ? x[v] : broadcast(kMinusInfinity);
-        store8(scores[i] + 8 * v, x[v]);
+        x[v] = in_range(v, first - page, last - page) ? x[v] : broadcast(kMinusInfinity);
+        store8(scores + page + 8 * v, x[v]);
       }
     }
-    const float max = states.max[queries.query[i]];
-    const float tile_max = horizontal_max(max8(max8(x[0], x[1]), max8(x[2], x[3])));
-    new_max[i] = tile_max > max ? tile_max : max;
+    for (int v = 0; v < kLineVectors; ++v) largest[v] = max8(largest[v], x[v]);
   }
-  F8 total[kMaxTogether];
-  for (int i = 0; i < queries.count; ++i) {
-    total[i] = broadcast(0);
-    for (int v = 0; v < kLineVectors; ++v) {
-      const F8 x = load8(scores[i] + 8 * v);
-      const F8 e = x == broadcast(kMinusInfinity) ? broadcast(0) : exp8(x - broadcast(new_max[i]));
-      total[i] = total[i] + e;
-      store8(scores[i] + 8 * v, e);
+  const float here = horizontal_max(max8(max8(largest[0], largest[1]), max8(largest[2], largest[3])));
+  const float new_max = here > max ? here : max;
+  F8 total[kLineVectors];
+  for (F8& x : total) x = broadcast(0);
+  const auto weigh_page = [&](std::int64_t page, auto whole) QUIRE_LAMBDA {
+    unrolled<kLineVectors>([&](auto v) QUIRE_LAMBDA {
+      F8 e = exp8(load8(scores + page + 8 * v) - broadcast(new_max));
+      if constexpr (!whole) e = in_range(v, first - page, last - page) ? e : broadcast(0);
+      total[v] = total[v] + e;
+      store8(scores + page + 8 * v, e);
+    });
+  };
+  for (std::int64_t page = begin; page < last; page += kLine) {
+    if (first > page || last < page + kLine) {
+      weigh_page(page, std::false_type{});
+    } else {
+      weigh_page(page, std::true_type{});
     }
   }
-  for (int i = 0; i < queries.count; ++i) {
-    float& max = states.max[queries.query[i]];
-    float& sum = states.sum[queries.query[i]];
-    correction[i] = sum == 0 ? 0.f : 1.f;
-    if (sum != 0 && new_max[i] != max) correction[i] = exp8(broadcast(max - new_max[i]))[0];
-    sum = sum * correction[i] + horizontal_sum(total[i]);
-    max = new_max[i];
-  }
+  float correction = sum == 0 ? 0.f : 1.f;
+  if (sum != 0 && new_max != max) correction = exp8(broadcast(max - new_max))[0];
+  sum = sum * correction + horizontal_sum((total[0] + total[1]) + (total[2] + total[3]));
+  max = new_max;
+  return correction;
 }
 
-// Adds to out of the first `count` queries, which all see tokens [first, last).
-QUIRE_INLINE void add_values(const ValueTile& v, const float* const* weights, float* const* out, int count,
-                             std::int64_t first, std::int64_t last, float* scratch) {
-  const std::int64_t groups = v.scale != nullptr ? (v.chunks + v.group_chunks - 1) / v.group_chunks : 0;
-  for (std::int64_t g = 0; g < groups; ++g) {
-    for (int i = 0; i < count; ++i) {
-      float* scaled = scratch + (g * kMaxTogether + i) * kLine;
-      for (std::int64_t t = 0; t < kLine; t += 8) {
-        store8(scaled + t, load8(weights[i] + t) * load8(v.scale + g * kLine + t));
+// A chunk of the values of pages [first_page, end_page).
+struct SpanChunk {
+  SpanChunk(const ValueTile* v, std::int64_t first_page_, std::int64_t end_page_, std::int64_t number_)
+      : first_page(first_page_), end_page(end_page_), number(number_) {
+    for (std::int64_t p = first_page; p < end_page; ++p) {
+      const bool tail = v[p].tail != nullptr && number + 1 == v[p].chunks;
+      const std::int64_t group = v[p].scale != nullptr ? number / v[p].group_chunks * kLine : 0;
+      kernels[p] = tail ? &kLineKernels<F32Line> : v[p].kernels;
+      lines[p] = tail ? float_lines(v[p].tail) : v[p].chunk(number);
+      scale[p] = v[p].scale != nullptr ? v[p].scale + group : nullptr;
+      zero[p] = v[p].zero != nullptr ? v[p].zero + group : nullptr;
+      scaled = scaled || scale[p] != nullptr;
+    }
+  }
+
+  // Adds tokens [first, last) to sums of the first `count` queries.
+  QUIRE_INLINE void add(int count, std::int64_t first, std::int64_t last, const float* const* weights,
+                        float* const* sums) const {
+    while (first < last) {
+      const std::int64_t page = first / kLine;
+      std::int64_t end = page + 1;
+      while (end * kLine < last && kernels[end] == kernels[page]) ++end;
+      const std::int64_t stop = end * kLine < last ? end * kLine : last;
+      kernels[page]->add[count - 1](lines, first, stop, weights, sums);
+      first = stop;
+    }
+  }
+
+  std::int64_t first_page, end_page, number;
+  const LineKernels* kernels[kSpanPages];
+  Lines lines[kSpanPages];
+  const float* scale[kSpanPages];  // [32], or null
+  const float* zero[kSpanPages];   // [32], or null
+  bool scaled = false;
+};
+
+// Tokens that all of the queries see are added for all at once, those before and after one query at a time.
+QUIRE_INLINE void add_seen(const SpanChunk& chunk, const Pass& queries, const float* const* weights,
+                           float* const* sums) {
+  std::int64_t first = 0, last = kSpanTokens;
+  for (int i = 0; i < queries.count; ++i) {
+    first = queries.first[i] > first ? queries.first[i] : first;
+    last = queries.last[i] < last ? queries.last[i] : last;
+  }
+  if (first >= last) first = last = kSpanTokens;
+  for (int i = 0; i < queries.count; ++i) {
+    chunk.add(1, queries.first[i], queries.last[i] < first ? queries.last[i] : first, weights + i, sums + i);
+  }
+  chunk.add(queries.count, first, last, weights, sums);
+  for (int i = 0; i < queries.count; ++i) chunk.add(1, last, queries.last[i], weights + i, sums + i);
+}
+
+// Room in a stretch's scratch.
+struct SpanScratch {
+  explicit SpanScratch(const Stretch& s) {
+    float* at = s.scratch;
+    scores = take(at, s.queries * kSpanTokens);
+    passes = reinterpret_cast<Pass*>(take(at, s.queries * kPassFloats));
+    turned = take(at, kMaxTogether * s.query_stride);
+    weights = take(at, kMaxTogether * kSpanTokens);
+    values = take(at, kSpanPages * tile_scratch_floats(s.value_stride));
+    keys = at;
+    end = s.scratch + stretch_scratch_floats(s.queries, s.query_stride, s.value_stride);
+  }
+  float* scores;  // [queries, kSpanTokens]; then weights
+  Pass* passes;
+  float* turned;   // queries of a pass, as channels' scales change them
+  float* weights;  // weights of a pass, as tokens' scales change them
+  float* values;
+  float* keys;
+  float* end;
+};
+
+// Weighted sums of a chunk are added to what queries have.
+QUIRE_INLINE void add_values(const Stretch& s, const SoftmaxStates& states, const SpanChunk& chunk, const Pass& queries,
+                             const SpanScratch& scratch) {
+  const float* weights[kMaxTogether] = {};
+  float* sums[kMaxTogether] = {};
+  for (int i = 0; i < queries.count; ++i) {
+    weights[i] = scratch.scores + queries.query[i] * kSpanTokens;
+    sums[i] = states.out + queries.query[i] * s.value_stride + chunk.number * kLine;
+  }
+  const float* plain[kMaxTogether] = {weights[0], weights[1], weights[2]};
+  for (int i = 0; chunk.scaled && i < queries.count; ++i) {
+    float* to = scratch.weights + i * kSpanTokens;
+    weights[i] = to;
+    for (std::int64_t page = chunk.first_page; page < chunk.end_page; ++page) {
+      for (std::int64_t t = page * kLine; t < (page + 1) * kLine; t += 8) {
+        const F8 weight = load8(plain[i] + t);
+        const float* scale = chunk.scale[page];
+        store8(to + t, scale != nullptr ? weight * load8(scale + t % kLine) : weight);
       }
     }
   }
-  for (std::int64_t c = 0; c < v.chunks; ++c) {
-    const std::int64_t g = groups > 0 ? c / v.group_chunks : 0;
-    const float* chunk_weights[kMaxTogether] = {};
-    float* sums[kMaxTogether] = {};
-    for (int i = 0; i < count; ++i) {
-      chunk_weights[i] = groups > 0 ? scratch + (g * kMaxTogether + i) * kLine : weights[i];
-      sums[i] = out[i] + c * kLine;
-    }
-    const bool tail = v.tail != nullptr && c + 1 == v.chunks;
-    (tail ? kLineKernels<F32Line> : *v.kernels)
-        .fold[count - 1](tail ? float_lines(v.tail) : v.chunk(c), first, last, chunk_weights, sums);
-    for (int i = 0; v.zero != nullptr && i < count; ++i) {
+  add_seen(chunk, queries, weights, sums);
+  for (std::int64_t page = chunk.first_page; page < chunk.end_page; ++page) {
+    for (int i = 0; chunk.zero[page] != nullptr && i < queries.count; ++i) {
+      const std::int64_t first = queries.first[i] - page * kLine, last = queries.last[i] - page * kLine;
+      if (first >= kLine || last <= 0) continue;
       F8 total = broadcast(0);
       for (int n = 0; n < kLineVectors; ++n) {
-        const F8 zero = load8(v.zero + g * kLine + 8 * n);
-        total = fma(load8(weights[i] + 8 * n), in_range(n, first, last) ? zero : broadcast(0), total);
+        const F8 zero = in_range(n, first, last) ? load8(chunk.zero[page] + 8 * n) : broadcast(0);
+        total = fma(load8(plain[i] + page * kLine + 8 * n), zero, total);
       }
       const F8 zeros = broadcast(horizontal_sum(total));
       for (std::int64_t d = 0; d < kLine; d += 8) store8(sums[i] + d, load8(sums[i] + d) + zeros);
@@ -150,95 +240,96 @@ QUIRE_INLINE void add_values(const ValueTile& v, const float* const* weights, fl
   }
 }
 
-QUIRE_INLINE void attend_together(const Stretch& s, const SoftmaxStates& states, const KeyTile& k, const ValueTile& v,
-                                  const Together& queries) {
-  alignas(32) TileScores scores;
-  score_tile(s, k, queries, scores);
-  const float* weights[kMaxTogether] = {};
-  float* out[kMaxTogether] = {};
-  float correction[kMaxTogether];
-  weigh(states, queries, scores, correction);
-  bool alike = true;
-  for (int i = 0; i < queries.count; ++i) {
-    weights[i] = scores[i];
-    out[i] = states.out + queries.query[i] * s.value_stride;
-    alike = alike && queries.first[i] == queries.first[0] && queries.last[i] == queries.last[0];
-    if (correction[i] == 1) continue;
-    for (std::int64_t d = 0; d < s.value_stride; d += 8)
-      store8(out[i] + d, load8(out[i] + d) * broadcast(correction[i]));
-  }
-  float* scratch = s.scratch + kMaxTogether * s.query_stride;
-  if (alike) return add_values(v, weights, out, queries.count, queries.first[0], queries.last[0], scratch);
-  for (int i = 0; i < queries.count; ++i) {
-    add_values(v, weights + i, out + i, 1, queries.first[i], queries.last[i], scratch);
-  }
+// Tiles of a head are far apart, a page each, so the hardware does not see the next one coming: values are fetched
+// while the keys of their page are read, keys while the values four pages before them are.
+QUIRE_INLINE Ahead keys_ahead(const Stretch& s, std::int64_t page) {
+  if (page >= s.pages || s.tiles[page].keys == nullptr) return {nullptr, 0};
+  return {s.tiles[page].keys, (s.tiles[page].packed ? s.packed : s.wide).keys.bytes};
+}
+QUIRE_INLINE Ahead values_ahead(const Stretch& s, std::int64_t page) {
+  return {s.tiles[page].values, (s.tiles[page].packed ? s.packed : s.wide).values.bytes};
 }
 
-// Tiles of a head are far apart, a page each, so the hardware does not see the next one coming. In large
-// ones it soon does.
-constexpr std::int64_t kSmallTile = 2560;
-QUIRE_INLINE void prefetch_tiles(const Stretch& s, std::int64_t page) {
-  if (page >= s.pages || s.tiles[page].values == nullptr) return;
-  const PageTileLayouts& layout = s.tiles[page].packed ? s.packed : s.wide;
-  const auto prefetch = [](const std::byte* tile, std::int64_t bytes) {
-    const std::int64_t end = bytes > kSmallTile ? kSmallTile / 4 : bytes;
-    for (std::int64_t i = 0; i < end; i += 64) __builtin_prefetch(tile + i);
-  };
-  prefetch(s.tiles[page].keys, layout.keys.bytes);
-  prefetch(s.tiles[page].values, layout.values.bytes);
+// Keys of a page made ready, and values too where they come from the same tile.
+QUIRE_INLINE KeyTile keys_at(const Stretch& s, std::int64_t page, float*& key_scratch, float*& value_scratch,
+                             ValueTile* v) {
+  if (!s.wide.latent) return ready_keys(s, s.tiles[page], values_ahead(s, page), key_scratch);
+  KeyTile k;
+  latent_tiles(s, s.tiles[page], key_scratch, value_scratch, k, *v);
+  return k;
 }
 
-// Calls body for the queries that see anything of each page, three at a time; four are two and two.
-template <bool kValues, class Body>
-QUIRE_INLINE void for_each_pass(const Stretch& s, Body body) {
-  for (std::int64_t page = 0; page < s.pages; ++page) {
-    const std::int64_t begin = s.begin + page * kPageTokens;
-    const auto first_of = [&](std::int64_t i) { return s.first[i] > begin ? s.first[i] - begin : 0; };
-    const auto last_of = [&](std::int64_t i) {
-      return s.last[i] - begin < kPageTokens ? s.last[i] - begin : kPageTokens;
-    };
-    std::int64_t left = 0;
-    for (std::int64_t i = 0; i < s.queries; ++i) left += first_of(i) < last_of(i);
-    if (left == 0) continue;
-    prefetch_tiles(s, page + 1);
-    KeyTile k;
-    ValueTile v;
-    make_ready<kValues>(s, s.tiles[page], k, v);
-    Together queries;
-    for (std::int64_t i = 0; left > 0; ++i) {
-      if (first_of(i) >= last_of(i)) continue;
-      queries.query[queries.count] = i;
-      queries.first[queries.count] = first_of(i);
-      queries.last[queries.count] = last_of(i);
-      ++queries.count;
-      const std::int64_t pass = left == 4 || left == 2 ? 2 : left == 1 ? 1 : kMaxTogether;
-      if (queries.count < pass) continue;
-      body(page, k, v, queries);
-      left -= queries.count;
-      queries.count = 0;
+// Four pages, the first of which is number `page`.
+QUIRE_INLINE void attend_span(const Stretch& s, const SoftmaxStates& states, std::int64_t page) {
+  const SpanScratch scratch(s);
+  const auto passes = passes_over(s, s.begin + page * kPageTokens, kSpanTokens, scratch.passes);
+  std::int64_t first = kSpanTokens, last = 0;
+  for (const Pass& pass : passes) {
+    for (int i = 0; i < pass.count; ++i) {
+      first = pass.first[i] < first ? pass.first[i] : first;
+      last = pass.last[i] > last ? pass.last[i] : last;
     }
+  }
+  if (first >= last) return;
+  const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;
+  float* value_scratch = scratch.values;
+  ValueTile v[kSpanPages];
+  for (std::int64_t p = first_page; p < end_page; ++p) {
+    float* key_scratch = scratch.keys;
+    const KeyTile k = keys_at(s, page + p, key_scratch, value_scratch, &v[p]);
+    QUIRE_ASSERT(key_scratch <= scratch.end, "room for keys");
+    for (const Pass& pass : passes) {
+      float* scores[kMaxTogether] = {};
+      for (int i = 0; i < pass.count; ++i) scores[i] = scratch.scores + pass.query[i] * kSpanTokens + p * kLine;
+      score_tile(s, k, pass, scores, scratch.turned);
+    }
+  }
+  for (const Pass& pass : passes) {
+    for (int i = 0; i < pass.count; ++i) {
+      const std::int64_t query = pass.query[i];
+      const float correction = weigh(scratch.scores + query * kSpanTokens, pass.first[i], pass.last[i],
+                                     states.max[query], states.sum[query]);
+      if (correction == 1) continue;
+      float* out = states.out + query * s.value_stride;
+      for (std::int64_t d = 0; d < s.value_stride; d += 8) store8(out + d, load8(out + d) * broadcast(correction));
+    }
+  }
+  for (std::int64_t p = first_page; p < end_page && !s.wide.latent; ++p) {
+    v[p] = ready_values(s, s.tiles[page + p], keys_ahead(s, page + p + kSpanPages), value_scratch);
+  }
+  QUIRE_ASSERT(value_scratch <= scratch.keys, "room for values");
+  for (std::int64_t c = 0; c < v[first_page].chunks; ++c) {
+    const SpanChunk chunk(v, first_page, end_page, c);
+    for (const Pass& pass : passes) add_values(s, states, chunk, pass, scratch);
   }
 }
 
 void attend(const Stretch& s, const SoftmaxStates& states) {
-  for_each_pass<true>(s, [&](std::int64_t, const KeyTile& k, const ValueTile& v, const Together& queries) {
-    attend_together(s, states, k, v, queries);
-  });
+  for (std::int64_t page = 0; page < s.pages; page += kSpanPages) attend_span(s, states, page);
 }
 
 void score(const Stretch& s, const float* log_sum_exp, float* sums) {
-  for_each_pass<false>(s, [&](std::int64_t page, const KeyTile& k, const ValueTile&, const Together& queries) {
-    alignas(32) TileScores scores;
-    score_tile(s, k, queries, scores);
-    for (int i = 0; i < queries.count; ++i) {
-      const F8 shift = broadcast(log_sum_exp[queries.query[i]]);
-      for (int v = 0; v < kLineVectors; ++v) {
-        float* to = sums + page * kLine + 8 * v;
-        const F8 probability = exp8(load8(scores[i] + 8 * v) - shift);
-        store8(to, load8(to) + (in_range(v, queries.first[i], queries.last[i]) ? probability : broadcast(0)));
+  const SpanScratch scratch(s);
+  for (std::int64_t page = 0; page < s.pages; ++page) {
+    if (s.tiles[page].values == nullptr) continue;
+    float* value_scratch = scratch.values;
+    float* key_scratch = scratch.keys;
+    ValueTile v;
+    const KeyTile k = keys_at(s, page, key_scratch, value_scratch, &v);
+    for (const Pass& pass : passes_over(s, s.begin + page * kPageTokens, kPageTokens, scratch.passes)) {
+      float* scores[kMaxTogether] = {};
+      for (int i = 0; i < pass.count; ++i) scores[i] = scratch.weights + i * kLine;
+      score_tile(s, k, pass, scores, scratch.turned);
+      for (int i = 0; i < pass.count; ++i) {
+        const F8 shift = broadcast(log_sum_exp[pass.query[i]]);
+        for (int n = 0; n < kLineVectors; ++n) {
+          float* to = sums + page * kLine + 8 * n;
+          const F8 probability = exp8(load8(scores[i] + 8 * n) - shift);
+          store8(to, load8(to) + (in_range(n, pass.first[i], pass.last[i]) ? probability : broadcast(0)));
+        }
       }
     }
-  });
+  }
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ Stretch CacheReader::stretch(std::span<const Piece> pieces, Part part, std::int6
       }
     }
   }
-  float* memory = scratch.stretch.get<float>(stretch_scratch_floats(query_stride_, value_stride_));
+  float* memory = scratch.stretch.get<float>(stretch_scratch_floats(queries, query_stride_, value_stride_));
   return {wide_,         packed_,  tiles.data(), kSegmentPages, segment * kSegmentTokens,
           scaled,        first,    last,         queries,       query_stride_,
           value_stride_, softcap_, memory};

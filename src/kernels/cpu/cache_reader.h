@@ -14,6 +14,7 @@ namespace quire {
 // long enough that a merge costs nothing, short enough to share 2,048 tokens among four threads.
 inline constexpr std::int64_t kSegmentPages = 16;
 inline constexpr std::int64_t kSegmentTokens = kSegmentPages * kPageTokens;
+static_assert(kSegmentPages % kSpanPages == 0);
 
 // Rows of one sequence in one page: they read the same version of every page.
 struct Piece {

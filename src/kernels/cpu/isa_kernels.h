@@ -85,11 +85,21 @@ constexpr std::int64_t padded_to_line(std::int64_t dim) { return (dim + kLine - 
 
 inline constexpr int kMaxTogether = 3;  // queries per pass over a tile: 3 x 4 sums fit 16 registers
 
-// The queries and weights of a pass, as a tile's scales change them; then, of keys and of values, lines as they
-// are unpacked, a last one that is not whole, and lines turned (for latent attention, twice); and
-// scales and zero points, by token and by group.
-constexpr std::int64_t stretch_scratch_floats(std::int64_t query_stride, std::int64_t value_stride) {
-  return (kMaxTogether + 4 * kLine + 4) * (query_stride + value_stride);
+// Pages whose scores are weighed together: one correction of the sums, and long inner loops. Within a segment.
+inline constexpr std::int64_t kSpanPages = 4;
+inline constexpr std::int64_t kSpanTokens = kSpanPages * kLine;
+
+inline constexpr std::int64_t kPassFloats = 10;  // what a pass over queries is described by
+
+// Of one tile: lines as they are unpacked, a last one that is not whole, lines turned, scales and zero points by token
+// and by group.
+constexpr std::int64_t tile_scratch_floats(std::int64_t stride) { return (2 * kLine + 8) * stride + kLine * kLine; }
+// Scores of a span; passes; the queries and weights of a pass, as scales change them; values of a span, keys of a page
+// (turned from rows, twice).
+constexpr std::int64_t stretch_scratch_floats(std::int64_t queries, std::int64_t query_stride,
+                                              std::int64_t value_stride) {
+  return queries * (kSpanTokens + kPassFloats) + 16 + kMaxTogether * (query_stride + kSpanTokens) +
+         kSpanPages * tile_scratch_floats(value_stride) + 2 * tile_scratch_floats(query_stride);
 }
 
 struct IsaKernels {

@@ -41,17 +41,16 @@ struct Q8Line {
   }
 };
 
-// Other formats make a line as a whole: make(codes, fifth bits, line). With AVX2 it is made of f16, in
-// which their codes are exact.
+// Other formats have to be made into lines that are read so: make(codes, fifth bits, line). With AVX2 these are of
+// f16, in which codes are exact and which cost nothing to convert.
 #if defined(__AVX2__)
 
 using Made = std::uint16_t;
 
 // Unpacking bytes to 16 bits leaves tokens 0-7 and 16-23 in one vector, 8-15 and 24-31 in the other.
-QUIRE_INLINE F8 made_vector(const Made* line, int v) {
-  constexpr int kPlace[kLineVectors] = {0, 2, 1, 3};
-  return load8_f16(line + 8 * kPlace[v]);
-}
+constexpr int kMadePlace[kLineVectors] = {0, 2, 1, 3};
+QUIRE_INLINE F8 load_made(const Made* line, int v) { return load8_f16(line + 8 * kMadePlace[v]); }
+QUIRE_INLINE void store_made(Made* line, int v, F8 x) { store8_f16(line + 8 * kMadePlace[v], x); }
 QUIRE_INLINE void store_made(Made* line, __m256i low, __m256i high) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(line), _mm256_unpacklo_epi8(low, high));
   _mm256_store_si256(reinterpret_cast<__m256i*>(line + 16), _mm256_unpackhi_epi8(low, high));
@@ -106,7 +105,8 @@ QUIRE_INLINE __m256i mask_of_zeros(const std::byte* bits) {
 
 using Made = float;
 
-QUIRE_INLINE F8 made_vector(const Made* line, int v) { return load8(line + 8 * v); }
+QUIRE_INLINE F8 load_made(const Made* line, int v) { return load8(line + 8 * v); }
+QUIRE_INLINE void store_made(Made* line, int v, F8 x) { store8(line + 8 * v, x); }
 QUIRE_INLINE unsigned nibble(const std::byte* codes, unsigned i) {
   return static_cast<unsigned>(codes[i % 16]) >> (i < 16 ? 0 : 4) & 15u;
 }
@@ -190,12 +190,31 @@ struct PairLine {
 
 constexpr std::array<std::int8_t, 16> kCounting{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-// Lines one after the other. Five-bit codes have their fifth bits elsewhere, 4 bytes for every 16.
+struct MadeLine {
+  static QUIRE_INLINE F8 vector(const std::byte* codes, int v) {
+    return load_made(reinterpret_cast<const Made*>(codes), v);
+  }
+};
+
+// Lines one after the other. Five-bit codes have their fifth bits elsewhere, 4 bytes for every 16. While a line is
+// read, memory that comes later is fetched: a little with each line, since many fetches at once stop everything.
 struct Lines {
   const std::byte* codes;
   std::int64_t stride;
   const std::byte* fifth_bits;
+  const std::byte* ahead;
+  std::int64_t ahead_stride;
+
+  QUIRE_INLINE Lines from(std::int64_t n) const {
+    return {codes + n * stride, stride, fifth_bits + n * stride / 4, ahead + n * ahead_stride, ahead_stride};
+  }
 };
+// Of lines in small memory that was just written: nothing.
+QUIRE_INLINE Lines lines_at_hand(const void* x, std::int64_t stride) {
+  const auto* bytes = static_cast<const std::byte*>(x);
+  return {bytes, stride, bytes, bytes, 0};
+}
+QUIRE_INLINE void fetch_ahead(const std::byte* at) { __builtin_prefetch(at, 0, 2); }
 
 template <class Line>
 constexpr bool kByVector = requires(const std::byte* codes) {
@@ -203,106 +222,35 @@ constexpr bool kByVector = requires(const std::byte* codes) {
 };
 
 template <class Line>
-void unpack_lines(const Lines& lines, std::int64_t count, float* out) {  // [count, 32]
-  for (std::int64_t n = 0; n < count; ++n) {
-    const std::byte* codes = lines.codes + n * lines.stride;
-    if constexpr (kByVector<Line>) {
-      for (int v = 0; v < kLineVectors; ++v) store8(out + n * kLine + 8 * v, Line::vector(codes, v));
-    } else {
-      alignas(32) Made line[kLine];
-      Line::make(codes, lines.fifth_bits + n * lines.stride / 4, line);
-      for (int v = 0; v < kLineVectors; ++v) store8(out + n * kLine + 8 * v, made_vector(line, v));
-    }
-  }
-}
-
-// total[i] += weights[i][n] * line, vector by vector: sums and weights of three queries leave one register of
-// 16 free, so no more than one vector of the line may be at hand.
-template <int kQueries, class Vector>
-QUIRE_INLINE void fold_line(F8 (&total)[kQueries][kLineVectors], const float* const (&weights)[kQueries],
-                            std::int64_t n, Vector vector) {
-  F8 weight[kQueries];
-  for (int i = 0; i < kQueries; ++i) weight[i] = broadcast(weights[i][n]);
-  for (int v = 0; v < kLineVectors; ++v) {
-    const F8 x = vector(v);
-    for (int i = 0; i < kQueries; ++i) total[i][v] = fma(weight[i], x, total[i][v]);
-  }
-}
-
-// sums[i] += weights[i][n] * line n, for n in [first, last), kQueries of them over one conversion. A line that
-// is made as a whole goes through memory, made one ahead of its use: the one after the last is still in
-// the tile, since scales follow.
-template <class Line, int kQueries>
-void fold_lines(const Lines& lines, std::int64_t first, std::int64_t last, const float* const* weights,
-                float* const* sums) {
-  const float* weight_of[kQueries];
-  F8 total[kQueries][kLineVectors];
-  for (int i = 0; i < kQueries; ++i) {
-    weight_of[i] = weights[i];
-    for (int v = 0; v < kLineVectors; ++v) total[i][v] = load8(sums[i] + 8 * v);
-  }
-  const std::byte* codes = lines.codes + first * lines.stride;
+QUIRE_INLINE void make_line(const Lines& at, Made* line) {
   if constexpr (kByVector<Line>) {
-    for (std::int64_t n = first; n < last; ++n, codes += lines.stride) {
-      fold_line(total, weight_of, n, [codes](int v) { return Line::vector(codes, v); });
-    }
+    for (int v = 0; v < kLineVectors; ++v) store_made(line, v, Line::vector(at.codes, v));
   } else {
-    const std::byte* fifth = lines.fifth_bits + first * lines.stride / 4;
-    alignas(32) Made made[2 * kLine];
-    Made* now = made;
-    Made* ahead = made + kLine;
-    Line::make(codes, fifth, now);
-    for (std::int64_t n = first; n < last; ++n) {
-      codes += lines.stride;
-      fifth += lines.stride / 4;
-      Line::make(codes, fifth, ahead);
-      fold_line(total, weight_of, n, [now](int v) { return made_vector(now, v); });
-      Made* const used = now;
-      now = ahead;
-      ahead = used;
-    }
-  }
-  for (int i = 0; i < kQueries; ++i) {
-    for (int v = 0; v < kLineVectors; ++v) store8(sums[i] + 8 * v, total[i][v]);
+    Line::make(at.codes, at.fifth_bits, line);
   }
 }
-
-struct LineKernels {
-  void (*fold[kMaxTogether])(const Lines&, std::int64_t first, std::int64_t last, const float* const* weights,
-                             float* const* sums);
-  void (*unpack)(const Lines&, std::int64_t count, float* out);
-  // Up to so many queries it is cheaper to convert lines again for each pass than to unpack them. Measured.
-  std::int64_t few_queries;
-};
 
 template <class Line>
-constexpr LineKernels kLineKernels{
-    {fold_lines<Line, 1>, fold_lines<Line, 2>, fold_lines<Line, 3>}, unpack_lines<Line>, kByVector<Line> ? 24 : 6};
-
-const LineKernels& line_kernels(KvFormat format) {
-  switch (format) {
-    case KvFormat::f32:
-      return kLineKernels<F32Line>;
-    case KvFormat::f16:
-      return kLineKernels<F16Line>;
-    case KvFormat::bf16:
-      return kLineKernels<Bf16Line>;
-    case KvFormat::fp8:
-      return kLineKernels<Fp8Line>;
-    case KvFormat::q8:
-      return kLineKernels<Q8Line>;
-    case KvFormat::q5:
-      return kLineKernels<Q5Line>;
-    case KvFormat::q4:
-      return kLineKernels<NibbleLine<kLevels4>>;
-    case KvFormat::q2:
-      return kLineKernels<PairLine<kLevels2>>;
-    case KvFormat::k4:
-      return kLineKernels<NibbleLine<kCounting>>;
-    case KvFormat::k2:
-      return kLineKernels<PairLine<kCounting>>;
+void make_lines(const Lines& lines, std::int64_t count, Made* out) {  // [count, 32]
+  for (std::int64_t n = 0; n < count; ++n) {
+    const Lines at = lines.from(n);
+    fetch_ahead(at.ahead);
+    make_line<Line>(at, out + n * kLine);
   }
-  __builtin_unreachable();
+}
+
+template <class Line>
+void lines_to_floats(const Lines& lines, std::int64_t count, float* out) {  // [count, 32]
+  for (std::int64_t n = 0; n < count; ++n, out += kLine) {
+    const Lines at = lines.from(n);
+    if constexpr (kByVector<Line>) {
+      for (int v = 0; v < kLineVectors; ++v) store8(out + 8 * v, Line::vector(at.codes, v));
+    } else {
+      alignas(32) Made line[kLine];
+      Line::make(at.codes, at.fifth_bits, line);
+      for (int v = 0; v < kLineVectors; ++v) store8(out + 8 * v, load_made(line, v));
+    }
+  }
 }
 
 }  // namespace

@@ -1,21 +1,10 @@
 // Tiles made ready for the inner loops: lines to read, and scales as floats, one line of 32 tokens
 // per group of dimensions.
 #include "core/check.h"
-#include "kernels/cpu/lines.inl"
+#include "kernels/cpu/folds.inl"
 
 namespace quire {
 namespace {
-
-// Scores of 32 tokens: the sum over d of q[d] times line d, group by group where tokens have scales.
-struct KeyTile {
-  const LineKernels* kernels;
-  Lines lines;  // one per dimension
-  std::int64_t dim;
-  std::int64_t group_dims;
-  const float* scale;          // [groups, 32], or null
-  const float* channel_scale;  // [dim], or null; zero beyond, to a multiple of 8
-  const float* channel_zero;
-};
 
 // Weighted sums of values, 32 dimensions at a time: a chunk has one line per token.
 struct ValueTile {
@@ -29,18 +18,19 @@ struct ValueTile {
   const float* zero;   // [groups, 32], or null
 
   QUIRE_INLINE Lines chunk(std::int64_t c) const {
-    return {lines.codes + c * chunk_bytes, lines.stride, lines.fifth_bits + c * chunk_bytes / 4};
+    return {lines.codes + c * chunk_bytes, lines.stride, lines.fifth_bits + c * chunk_bytes / 4,
+            lines.ahead + c * kLine * lines.ahead_stride, lines.ahead_stride};
   }
 };
 
 QUIRE_INLINE Lines float_lines(const float* x) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(x);
-  return {bytes, kLine * static_cast<std::int64_t>(sizeof(float)), bytes};
+  return lines_at_hand(x, kLine * static_cast<std::int64_t>(sizeof(float)));
 }
 
+// What comes next is aligned too.
 QUIRE_INLINE float* take(float*& scratch, std::int64_t floats) {
   float* taken = scratch;
-  scratch += floats;
+  scratch += (floats + 15) / 16 * 16;
   return taken;
 }
 
@@ -116,7 +106,7 @@ ValueTile value_tile(const TileLayout& l, const std::byte* tile, float*& scratch
   v.chunk_bytes = line_bytes(l.format);
   v.chunks = (l.dim + kLine - 1) / kLine;
   const std::int64_t element = element_bytes(l.format);
-  v.lines = {tile, element > 0 ? element * l.dim : v.chunks * v.chunk_bytes, tile + l.fifth_bits};
+  v.lines = {tile, element > 0 ? element * l.dim : v.chunks * v.chunk_bytes, tile + l.fifth_bits, tile, 0};
   const std::int64_t rest = l.dim % kLine;
   if (element > 0 && rest > 0) {
     float* tail = take(scratch, kLine * kLine);
@@ -124,7 +114,7 @@ ValueTile value_tile(const TileLayout& l, const std::byte* tile, float*& scratch
     for (std::int64_t t = 0; t < kLine; ++t) {
       alignas(16) std::byte line[kLine * sizeof(float)] = {};
       std::memcpy(line, last.codes + t * last.stride, static_cast<std::size_t>(rest * element));
-      v.kernels->unpack({line, 0, line}, 1, tail + t * kLine);
+      v.kernels->floats(lines_at_hand(line, 0), 1, tail + t * kLine);
     }
     v.tail = tail;
   }
@@ -136,25 +126,38 @@ ValueTile value_tile(const TileLayout& l, const std::byte* tile, float*& scratch
   return v;
 }
 
-// The same tile with its codes as floats.
-void unpack_values(ValueTile& v, float*& scratch) {
-  float* chunks = take(scratch, v.chunks * kLine * kLine);
-  for (std::int64_t c = 0; c < v.chunks; ++c) {
-    const bool tail = v.tail != nullptr && c + 1 == v.chunks;
-    (tail ? kLineKernels<F32Line> : *v.kernels)
-        .unpack(tail ? float_lines(v.tail) : v.chunk(c), kLine, chunks + c * kLine * kLine);
-  }
-  v.kernels = &kLineKernels<F32Line>;
-  v.lines = float_lines(chunks);
+QUIRE_INLINE Made* take_made(float*& scratch, std::int64_t lines) {
+  return reinterpret_cast<Made*>(take(scratch, lines * kLine));
+}
+QUIRE_INLINE Lines made_lines(const Made* x) {
+  return lines_at_hand(x, kLine * static_cast<std::int64_t>(sizeof(Made)));
+}
+
+// The same tile, made into lines that are read quickly.
+void make_values(ValueTile& v, float*& scratch) {
+  const std::int64_t chunks = v.tail != nullptr ? v.chunks - 1 : v.chunks;
+  Made* made = take_made(scratch, chunks * kLine);
+  for (std::int64_t c = 0; c < chunks; ++c) v.kernels->make(v.chunk(c), kLine, made + c * kLine * kLine);
+  v.kernels = &kLineKernels<MadeLine>;
+  v.lines = made_lines(made);
   v.chunk_bytes = kLine * v.lines.stride;
-  v.tail = nullptr;
+}
+void make_keys(KeyTile& k, float*& scratch) {
+  Made* made = take_made(scratch, k.dim);
+  k.kernels->make(k.lines, k.dim, made);
+  k.kernels = &kLineKernels<MadeLine>;
+  k.lines = made_lines(made);
 }
 
 // Its codes as the values they stand for: chunks of [32, 32].
 float* plain_values(const TileLayout& l, const std::byte* tile, float*& scratch) {
-  ValueTile v = value_tile(l, tile, scratch);
-  unpack_values(v, scratch);
-  auto* chunks = reinterpret_cast<float*>(const_cast<std::byte*>(v.lines.codes));
+  const ValueTile v = value_tile(l, tile, scratch);
+  float* chunks = take(scratch, v.chunks * kLine * kLine);
+  for (std::int64_t c = 0; c < v.chunks; ++c) {
+    const bool tail = v.tail != nullptr && c + 1 == v.chunks;
+    (tail ? kLineKernels<F32Line> : *v.kernels)
+        .floats(tail ? float_lines(v.tail) : v.chunk(c), kLine, chunks + c * kLine * kLine);
+  }
   for (std::int64_t c = 0; v.scale != nullptr && c < v.chunks; ++c) {
     for (std::int64_t t = 0; t < kLine; ++t) {
       const std::int64_t at = c / v.group_chunks * kLine + t;
@@ -192,7 +195,7 @@ KeyTile key_tile(const TileLayout& l, const std::byte* tile, float*& scratch) {
   }
   KeyTile k{};
   k.kernels = &line_kernels(l.format);
-  k.lines = {tile, line_bytes(l.format), tile + l.fifth_bits};
+  k.lines = {tile, line_bytes(l.format), tile + l.fifth_bits, tile, 0};
   k.dim = l.dim;
   k.group_dims = l.dim;
   if (l.zeros > 0) {
@@ -205,18 +208,13 @@ KeyTile key_tile(const TileLayout& l, const std::byte* tile, float*& scratch) {
   return k;
 }
 
-void unpack_keys(KeyTile& k, float*& scratch) {
-  float* lines = take(scratch, k.dim * kLine);
-  k.kernels->unpack(k.lines, k.dim, lines);
-  k.kernels = &kLineKernels<F32Line>;
-  k.lines = float_lines(lines);
-}
-
 // Latent attention: the key is the value, followed by what the keys hold.
-void latent_tiles(const PageTileLayouts& layout, const PageTiles& tiles, float*& scratch, KeyTile& k, ValueTile& v) {
+void latent_tiles(const Stretch& s, const PageTiles& tiles, float*& key_scratch, float*& value_scratch, KeyTile& k,
+                  ValueTile& v) {
+  const PageTileLayouts& layout = tiles.packed ? s.packed : s.wide;
   const std::int64_t latent = layout.values.dim, rope = layout.keys.dim;
-  float* lines = take(scratch, (latent + rope) * kLine);
-  const float* chunks = plain_values(layout.values, tiles.values, scratch);
+  float* lines = take(key_scratch, (latent + rope) * kLine);
+  const float* chunks = plain_values(layout.values, tiles.values, value_scratch);
   transpose_chunks(chunks, latent, lines);
   v = {};
   v.kernels = &kLineKernels<F32Line>;
@@ -224,9 +222,9 @@ void latent_tiles(const PageTileLayouts& layout, const PageTiles& tiles, float*&
   v.chunk_bytes = kLine * v.lines.stride;
   v.chunks = (latent + kLine - 1) / kLine;
 
-  k = key_tile(layout.keys, tiles.keys, scratch);
+  k = key_tile(layout.keys, tiles.keys, key_scratch);
   float* rope_lines = lines + latent * kLine;
-  k.kernels->unpack(k.lines, rope, rope_lines);
+  k.kernels->floats(k.lines, rope, rope_lines);
   for (std::int64_t d = 0; d < rope; ++d) {
     for (std::int64_t t = 0; t < kLine; t += 8) {
       F8 x = load8(rope_lines + d * kLine + t);
@@ -238,24 +236,29 @@ void latent_tiles(const PageTileLayouts& layout, const PageTiles& tiles, float*&
   k = key_tile_of_lines(lines, latent + rope);
 }
 
-template <bool kValues>
-QUIRE_INLINE void make_ready(const Stretch& s, const PageTiles& tiles, KeyTile& k, ValueTile& v) {
-  float* scratch = s.scratch + kMaxTogether * (s.query_stride + s.value_stride);
-  const PageTileLayouts& layout = tiles.packed ? s.packed : s.wide;
-  const auto unpacked = [&](const LineKernels* kernels) {
-    return s.queries > kernels->few_queries && kernels != &kLineKernels<F32Line>;
-  };
-  if (layout.latent) {
-    latent_tiles(layout, tiles, scratch, k, v);
-  } else {
-    k = key_tile(layout.keys, tiles.keys, scratch);
-    if (unpacked(k.kernels)) unpack_keys(k, scratch);
-    if constexpr (kValues) {
-      v = value_tile(layout.values, tiles.values, scratch);
-      if (unpacked(v.kernels)) unpack_values(v, scratch);
-    }
+// What to fetch while a tile is read.
+struct Ahead {
+  const std::byte* tile;  // or null
+  std::int64_t bytes;
+
+  QUIRE_INLINE void while_reading(Lines& lines, std::int64_t count) const {
+    if (tile == nullptr) return;
+    lines.ahead = tile;
+    lines.ahead_stride = bytes / count;
   }
-  QUIRE_ASSERT(scratch <= s.scratch + stretch_scratch_floats(s.query_stride, s.value_stride), "room for a tile");
+};
+
+QUIRE_INLINE KeyTile ready_keys(const Stretch& s, const PageTiles& tiles, const Ahead& ahead, float*& scratch) {
+  KeyTile k = key_tile((tiles.packed ? s.packed : s.wide).keys, tiles.keys, scratch);
+  ahead.while_reading(k.lines, k.dim);
+  if (s.queries > k.kernels->few_queries) make_keys(k, scratch);
+  return k;
+}
+QUIRE_INLINE ValueTile ready_values(const Stretch& s, const PageTiles& tiles, const Ahead& ahead, float*& scratch) {
+  ValueTile v = value_tile((tiles.packed ? s.packed : s.wide).values, tiles.values, scratch);
+  ahead.while_reading(v.lines, v.chunks * kLine);
+  if (s.queries > v.kernels->few_queries) make_values(v, scratch);
+  return v;
 }
 
 }  // namespace
