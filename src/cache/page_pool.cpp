@@ -45,8 +45,12 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { retu
 
 std::uint64_t bookkeeping(std::uint64_t pages) { return sizeof(PageSlab) + pages * sizeof(Page); }
 
+// Of a slab, what the system may round it up to included. A slab costs a fixed amount and each of its pages another:
+// so the fewest slabs are the cheapest, and pages that were given back can always be had again. With the rounding as it
+// falls, two slabs of 2 pages may cost less than one of 3 and one of 1.
 std::uint64_t cost(std::uint64_t page_bytes, std::uint64_t pages) {
-  return round_up(page_bytes * pages, system_page()) + bookkeeping(pages);
+  const std::uint64_t rounding = page_bytes % system_page() == 0 ? 0 : system_page();
+  return page_bytes * pages + rounding + bookkeeping(pages);
 }
 
 }  // namespace
@@ -167,11 +171,8 @@ PagePool::Plan PagePool::plan(std::span<const PageWant> wants, const Room& room)
   for (NewSlab& slab : result.slabs) {
     const std::uint64_t least = slab_cost(slab.size_class, slab.pages);
     const std::uint64_t per_page = class_at(slab.size_class).page_bytes + sizeof(Page);
-    // The system's page may round the last one out of the budget.
-    std::uint64_t pages = std::min(class_at(slab.size_class).slab_pages, slab.pages + left / per_page);
-    while (slab_cost(slab.size_class, pages) > least + left) --pages;
-    left -= slab_cost(slab.size_class, pages) - least;
-    slab.pages = pages;
+    slab.pages = std::min(class_at(slab.size_class).slab_pages, slab.pages + left / per_page);
+    left -= slab_cost(slab.size_class, slab.pages) - least;
   }
   result.fits = true;
   return result;
