@@ -190,19 +190,20 @@ TEST_P(CachePaths, FoundByItsPrefix) {
 TEST_P(CachePaths, EvictedAndComputedAgain) {
   Runner roomy = runner();
   Runner r = runner(2 * roomy.cache().estimate_bytes(std::ssize(prompt_) + count_ + 64) + (1 << 21));
+  // By single pages: what a step writes takes 16 bits, many times what it takes once it is encoded.
   ASSERT_TRUE(r.cache().open(1, options()).ok());
-  r.generate(1, prompt_, count_);
+  r.generate(1, prompt_, count_, kPageTokens);
   r.cache().release(1);
   for (SequenceId id = 10; id < 16; ++id) {
     auto other = prompt_;
     other[0] = static_cast<TokenId>(id);
     ASSERT_TRUE(r.cache().open(id, options()).ok());
-    r.generate(id, other, 2);
+    r.generate(id, other, 2, kPageTokens);
     r.cache().release(id);
   }
   ASSERT_TRUE(r.cache().open(2, options()).ok());
   r.cache().reuse(2, prompt_);
-  EXPECT_EQ(r.generate(2, prompt_, count_), truth_);
+  EXPECT_EQ(r.generate(2, prompt_, count_, kPageTokens), truth_);
 }
 
 TEST_P(CachePaths, RolledBackAndResumed) {
