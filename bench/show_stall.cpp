@@ -10,7 +10,7 @@ namespace {
 
 struct Options {
   std::int64_t requests = 8;
-  std::int64_t prompt = 64;
+  std::int64_t prompt = 512;
   std::int64_t longest = 6000;
   std::int64_t before = 64;  // tokens each has generated when the long prompt arrives
 };

@@ -96,6 +96,8 @@ class KvCache {
   // Whether prepare() succeeds, counting what it would evict. Takes no longer than a look at every cached page. A
   // page is counted as to be copied even where evicting would make it the sequence's own.
   bool could_prepare(std::span<const StepWant> wants) const;
+  // What prepare() would take from the system, where it need not evict.
+  std::uint64_t fresh_bytes(std::span<const StepWant> wants) const;
   // `tokens` are the first of those prepared; what was prepared beyond them is undone. With no token the whole
   // step is, and its copies need not have been made.
   void commit(SequenceId id, std::span<const TokenId> tokens);

@@ -102,6 +102,10 @@ bool KvCache::could_prepare(std::span<const StepWant> wants) const {
   return pool_->can_allocate(pages) || pool_->can_allocate(pages, dispensable(wants));
 }
 
+std::uint64_t KvCache::fresh_bytes(std::span<const StepWant> wants) const {
+  return pool_->fresh_bytes(pages_for_step(wants));
+}
+
 Result<StepPlan> KvCache::prepare(std::span<const StepWant> wants) {
   for (const StepWant& want : wants) {
     undo_prepared(at(want.id));

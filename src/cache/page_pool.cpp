@@ -178,6 +178,14 @@ PagePool::Plan PagePool::plan(std::span<const PageWant> wants, const Room& room)
   return result;
 }
 
+std::uint64_t PagePool::fresh_bytes(std::span<const PageWant> wants) const {
+  std::uint64_t bytes = 0;
+  const Plan todo = plan(wants, room());
+  if (!todo.fits) return 0;
+  for (const NewSlab& slab : todo.slabs) bytes += slab.pages * class_at(slab.size_class).page_bytes;
+  return bytes;
+}
+
 Result<std::vector<PageRef>> PagePool::allocate(std::span<const PageWant> wants) {
   const Plan todo = plan(wants, room());
   const auto refuse = [&](const char* what) {

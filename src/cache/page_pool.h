@@ -113,6 +113,9 @@ class PagePool {
     return plan(wants, room_without(leaving)).fits;
   }
 
+  // What allocate would take from the system for them; 0 too where it would refuse.
+  std::uint64_t fresh_bytes(std::span<const PageWant> wants) const;
+
   // Gives back the empty slabs that were kept.
   void trim();
 

@@ -127,6 +127,17 @@ TEST(PagePool, AllOrNothing) {
   EXPECT_EQ(take(*pool, {{0, 3}, {1, 1}}).size(), 4u);
 }
 
+TEST(PagePool, FreshBytesAreThoseOfNewSlabs) {
+  auto pool = *PagePool::create({16 << 20, {100 << 10}, false});
+  const std::uint64_t slab = pool->fresh_bytes(std::vector<PageWant>{{0, 1}});
+  EXPECT_GE(slab, 100u << 10);
+  const auto pages = *pool->allocate(std::vector<PageWant>{{0, 1}});
+  EXPECT_GE(pool->counters().reserved_bytes, slab);
+  EXPECT_EQ(pool->fresh_bytes(std::vector<PageWant>{{0, 1}}), 0u);
+  EXPECT_GE(pool->fresh_bytes(std::vector<PageWant>{{0, 100}}), (100u - slab / (100 << 10)) * (100 << 10));
+  EXPECT_EQ(pool->fresh_bytes(std::vector<PageWant>{{0, 1000}}), 0u) << "it would be refused";
+}
+
 TEST(PagePool, AFreedSlabServesAnotherClass) {
   const auto pool = make({16 * kMiB, {kMiB / 4, kMiB}});
   auto small = take_all(*pool, 0);

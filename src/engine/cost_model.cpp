@@ -6,16 +6,21 @@
 namespace quire {
 namespace {
 
-constexpr double kWeightOfNew = 0.2;  // recent steps count: depth and machine change slowly
+// Depth and machine change slowly; a step that somebody else's work on the machine made long says nothing.
+constexpr double kWeightOfNew = 0.1;
+constexpr double kMostOfAverage = 1.5;
 constexpr std::int64_t kFewRows = 2;  // or a prompt would never end
 // A step with prompts takes so many times one without. While a long prompt is computed, answers grow and take longer:
 // what prompts may add shrinks by as much, but not below a share of the step: a prompt that takes ever longer would
 // let answers grow ever longer.
-constexpr double kStepGrowth = 2.3;
+constexpr double kStepGrowth = 2.1;
 constexpr double kLeastShare = 0.25;
 
 void learn(double& average, double value) {
   average = average == 0 ? value : average + kWeightOfNew * (value - average);
+}
+void learn_time(double& average, double ms) {
+  learn(average, std::min(ms, average > 0 ? kMostOfAverage * average : ms));
 }
 
 }  // namespace
@@ -61,19 +66,25 @@ double CostModel::relative_ms(std::int64_t rows, std::int64_t fewer) const {
   return less > 0 ? std::max(more / less, 1.0) : 1.0;
 }
 
-void CostModel::observe(std::int64_t decode_rows, double prefill_work, double ms) {
-  if (prefill_work == 0) {
-    if (decode_rows > 0) learn(decode_ms_[bucket(decode_rows)], ms);
+void CostModel::observe(const StepWork& work, double ms) {
+  const double beside = work.prompts > 0 && beside_prompts_ms_ > 0 ? beside_prompts_ms_ : decode_ms(work.answers);
+  if (work.answers > 0 && work.fresh_bytes > 0 && beside > 0) {
+    const double rest = ms - beside - prefill_ms(work.prompts);
+    return learn(ms_per_fresh_byte_, std::max(rest, 0.0) / static_cast<double>(work.fresh_bytes));
+  }
+  if (work.prompts == 0) {
+    if (work.answers > 0) learn_time(decode_ms_[bucket(work.answers)], ms);
     beside_prompts_ms_ = 0;
     return;
   }
-  if (decode_rows == 0 || ms_per_work_ == 0) {
-    const double rest = ms - (decode_rows > 0 ? decode_ms(decode_rows) : 0);
-    if (rest > 0) learn(ms_per_work_, rest / prefill_work);
+  if (work.answers == 0 || ms_per_work_ == 0) {
+    const double rest = ms - fresh_ms(work.fresh_bytes) - (work.answers > 0 ? decode_ms(work.answers) : 0);
+    if (rest > 0) learn_time(ms_per_work_, rest / work.prompts);
   } else {
     // What few rows of a prompt take beyond many is counted here too: the budget then settles where steps take
     // what they should.
-    learn(beside_prompts_ms_, std::max(ms - prefill_ms(prefill_work), 0.1 * ms));
+    if (beside_prompts_ms_ == 0) beside_prompts_ms_ = beside;
+    learn_time(beside_prompts_ms_, std::max(ms - prefill_ms(work.prompts), 0.1 * ms));
   }
 }
 

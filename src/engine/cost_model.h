@@ -8,6 +8,13 @@
 
 namespace quire {
 
+// What a step does.
+struct StepWork {
+  std::int64_t answers;       // rows of them
+  double prompts;             // CostModel::prefill_work
+  std::uint64_t fresh_bytes;  // of cache, taken from the system
+};
+
 class CostModel {
  public:
   explicit CostModel(const ModelConfig& config);
@@ -20,13 +27,16 @@ class CostModel {
   // A step in which only answers go on, with so many rows; 0 where none was seen yet.
   double decode_ms(std::int64_t rows) const;
 
+  // What the first touch of memory takes: on machines that are lent theirs piece by piece, far more than writing to it.
+  double fresh_ms(std::uint64_t bytes) const { return static_cast<double>(bytes) * ms_per_fresh_byte_; }
+
   // What prompts may add to a step in which so many rows of answers go on.
   double prompt_budget_ms(std::int64_t rows) const;
 
   // How much longer a step takes with `rows` rows than with `fewer`.
   double relative_ms(std::int64_t rows, std::int64_t fewer) const;
 
-  void observe(std::int64_t decode_rows, double prefill_work, double ms);
+  void observe(const StepWork& work, double ms);
 
  private:
   static std::size_t bucket(std::int64_t rows);
@@ -34,6 +44,7 @@ class CostModel {
   double work_per_row_;            // of everything but attention
   double work_per_row_and_depth_;  // of attention
   double ms_per_work_ = 0;         // of prompts; 0: unknown
+  double ms_per_fresh_byte_ = 0;
   std::array<double, 12> decode_ms_{};
   double beside_prompts_ms_ = 0;  // what is not the prompts' of steps in which both went on; 0: none lately
 };

@@ -296,7 +296,7 @@ void Engine::State::compute_and_commit(Step& step) {
   runner.forward(*cache, step);
   const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   const std::scoped_lock lock(mutex);
-  cost.observe(answers, prompts, ms);
+  cost.observe({answers, prompts, step.fresh_bytes}, ms);
   committer.commit(step, runner);
 }
 

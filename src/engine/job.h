@@ -123,6 +123,7 @@ struct Work {
 struct Step {
   std::vector<Work> works;
   StepPlan plan;
+  std::uint64_t fresh_bytes = 0;  // taken from the system for it
   bool empty() const { return works.empty(); }
 };
 

@@ -278,6 +278,13 @@ void Scheduler::add_answers(Step& step) {
   }
 }
 
+// Of a step that would do this too.
+std::uint64_t Scheduler::fresh_bytes(const Step& step, const StepWant& more) const {
+  std::vector<StepWant> wants{more};
+  for (const Work& work : step.works) wants.push_back({work.branch->sequence, work.rows()});
+  return cache_.fresh_bytes(wants);
+}
+
 void Scheduler::add_prompts(Step& step) {
   std::int64_t answers = 0, rows = 0;
   for (const Work& work : step.works) answers += work.rows();
@@ -286,13 +293,20 @@ void Scheduler::add_prompts(Step& step) {
     left_ms = options_.prefill_budget_ms > 0 ? options_.prefill_budget_ms : cost_.prompt_budget_ms(answers);
   }
   const double budget_ms = left_ms;
+  std::uint64_t counted = 0;  // of the step's fresh bytes
   for (const auto& job : running_) {
     if (job->paused) continue;
     for (Branch& branch : job->branches) {
       if (lacking(branch) <= 1) continue;
       const std::int64_t depth = cache_.length(branch.sequence);
       std::int64_t most = options_.max_batch - answers - rows;
-      if (answers > 0) most = rows > 0 && left_ms <= 0 ? 0 : cost_.rows_within(left_ms, depth, most);
+      if (answers > 0) {
+        const auto rows_now = [&] { return rows > 0 && left_ms <= 0 ? 0 : cost_.rows_within(left_ms, depth, most); };
+        const std::uint64_t fresh = fresh_bytes(step, {branch.sequence, rows_now()});
+        left_ms -= cost_.fresh_ms(fresh - std::min(fresh, counted));
+        counted = std::max(fresh, counted);
+        most = rows_now();
+      }
       if (most <= 0) break;
       const std::int64_t count = chunk(*job, branch, most);
       add_work(step, *job, branch, count, {});
@@ -309,6 +323,7 @@ void Scheduler::reserve(Step& step, Jobs& stuck) {
   while (!step.empty()) {
     std::vector<StepWant> wants;
     for (const Work& work : step.works) wants.push_back({work.branch->sequence, work.rows()});
+    step.fresh_bytes = cache_.fresh_bytes(wants);
     auto plan = cache_.prepare(wants);
     if (plan.ok()) {
       step.plan = std::move(*plan);

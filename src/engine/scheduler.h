@@ -62,6 +62,7 @@ class Scheduler {
   void add_answers(Step& step);
   void add_prompts(Step& step);
   void add_work(Step& step, Job& job, Branch& branch, std::int64_t tokens, std::vector<TokenId> drafts);
+  std::uint64_t fresh_bytes(const Step& step, const StepWant& more) const;
   void reserve(Step& step, Jobs& stuck);
   void ask_for_scores(Step& step) const;
 
