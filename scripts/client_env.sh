@@ -8,12 +8,12 @@ python=$env/bin/python
 
 say() { echo "client_env: $*" >&2; }
 
-if ! "$python" -c 'import pytest, openai, anthropic' >/dev/null 2>&1; then
-  say "creating $env with pytest, openai and anthropic"
+if ! "$python" -c 'import pytest, openai, anthropic, selenium' >/dev/null 2>&1; then
+  say "creating $env with pytest, openai, anthropic and selenium"
   if ! python3 -m venv --clear "$env" >&2; then
     say "python3 cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"
     exit 1
   fi
-  "$python" -m pip install --quiet --disable-pip-version-check pytest openai anthropic >&2
+  "$python" -m pip install --quiet --disable-pip-version-check pytest openai anthropic selenium >&2
 fi
 echo "$python"

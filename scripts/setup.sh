@@ -4,13 +4,14 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache pkg-config python3 libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev
-  libedit-dev libssl-dev libboost-dev prometheus-cpp-dev libgtest-dev librapidcheck-dev)
+  libedit-dev libssl-dev libboost-dev libjs-chart.js prometheus-cpp-dev libgtest-dev librapidcheck-dev)
 # Fetching models needs pip, of whichever Python is first in the path.
 python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
 for group in "$@"; do
   case $group in
     build) ;;
-    test) packages+=(clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 python3-venv) ;;
+    test) packages+=(clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 python3-venv
+      chromium chromium-driver) ;;
     *) echo "setup.sh: no group '$group'; expected build or test" >&2; exit 2 ;;
   esac
 done

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "quire/cache_view.h"
 #include "quire/model.h"
 #include "quire/result.h"
 #include "quire/sampling.h"
@@ -119,6 +120,12 @@ struct RequestReport {
   double between_tokens_p50_ms = 0, between_tokens_p95_ms = 0, between_tokens_p99_ms = 0;
 };
 
+// How much of a prompt is in the cache at this moment.
+struct CacheLookup {
+  std::int64_t prompt_tokens = 0, cached_tokens = 0;
+  MissReason miss = MissReason::none;
+};
+
 struct Completion {
   struct Choice {
     std::vector<TokenId> tokens;
@@ -167,7 +174,9 @@ struct EngineStats {
   std::uint64_t computed_tokens = 0;  // positions that went through the model
   std::uint64_t drafted_tokens = 0, accepted_tokens = 0;
   std::uint64_t steps = 0, preemptions = 0;
-  double prefill_budget_ms = 0;  // of the last step in which prompts and answers met
+  std::uint64_t first_tokens = 0;  // requests that had one
+  double first_token_ms = 0;       // they waited, all together
+  double prefill_budget_ms = 0;    // of the last step in which prompts and answers met
   // Pages by state; used pages are held by sequences, cached ones by the index alone.
   std::int64_t pages_open = 0, pages_sealed = 0, pages_shared = 0;
   std::uint64_t bytes_used = 0, bytes_cached = 0, bytes_budget = 0;
@@ -183,7 +192,11 @@ class Engine {
   // Refuses what can never be answered, and what the line has no room for (Errc::busy).
   Result<Stream> submit(Request request);
 
+  // What submit() would find of the prompt; nothing changes.
+  Result<CacheLookup> look_up(Request request);
+
   EngineStats stats() const;
+  CacheView cache_view() const;
   void forget_cached();  // pages that no running request holds
   const Model& model() const;
   std::int64_t context() const;

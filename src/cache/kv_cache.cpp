@@ -89,23 +89,34 @@ void KvCache::Sequence::fit_scores() {
   }
 }
 
+Digest KvCache::root_for(std::string_view salt) const {
+  Hasher hasher;
+  hasher.update(std::span<const std::byte>(root_));
+  if (!planted(Bug::salt_not_in_name)) hasher.update(std::as_bytes(std::span(salt)));
+  return hasher.finish();
+}
+
+std::int64_t KvCache::shareable_tokens(const KvVisibility& visible) const {
+  std::int64_t tokens = std::numeric_limits<std::int64_t>::max();
+  if (planted(Bug::policy_not_in_name)) return tokens;
+  for (const KvGroupLayout& layout : layouts_) {
+    tokens = std::min(tokens, unaffected_tokens(layout.visible, visible));
+  }
+  return tokens;
+}
+
 Result<void> KvCache::open(SequenceId id, const SequenceOptions& options) {
   QUIRE_CHECK_OK(check_visibility(options.visible));
   const auto [entry, fresh] = sequences_.try_emplace(id);
   if (!fresh) return fail(Errc::invalid_argument, "[cache] sequence {} is already open", id);
   Sequence& sequence = entry->second;
-  sequence.shareable = std::numeric_limits<std::int64_t>::max();
   for (const KvGroupLayout& layout : layouts_) {
     sequence.tables.emplace_back(layout, narrower(layout.visible, options.visible));
-    if (planted(Bug::policy_not_in_name)) continue;
-    sequence.shareable = std::min(sequence.shareable, unaffected_tokens(layout.visible, options.visible));
   }
+  sequence.shareable = shareable_tokens(options.visible);
   sequence.scores.resize(layouts_.size());
   if (prefixes_ == nullptr) return {};
-  Hasher hasher;
-  hasher.update(std::span<const std::byte>(root_));
-  if (!planted(Bug::salt_not_in_name)) hasher.update(std::as_bytes(std::span(options.salt)));
-  sequence.root = hasher.finish();
+  sequence.root = root_for(options.salt);
   sequence.named.emplace(sequence.root);
   return {};
 }

@@ -23,6 +23,7 @@
 #include "cache/strategy.h"
 #include "core/ids.h"
 #include "kv/layout.h"
+#include "quire/cache_view.h"
 #include "quire/result.h"
 
 namespace quire {
@@ -84,6 +85,12 @@ class KvCache {
   // more; neither: nothing that begins so was computed.
   bool was_evicted(SequenceId id, std::span<const TokenId> tokens) const;
   bool shares_no_more(SequenceId id) const { return at(id).length() >= at(id).shareable; }
+  // What reuse() would find for a new sequence, and why not more. Nothing changes.
+  struct Found {
+    std::int64_t tokens = 0;
+    bool evicted = false, shares_no_more = false;
+  };
+  Found find(std::span<const TokenId> tokens, const SequenceOptions& options = {}) const;
   // Somebody may want to go on from here: keeps what that takes.
   void checkpoint(SequenceId id);
   bool contains(SequenceId id) const { return sequences_.contains(id); }
@@ -140,6 +147,7 @@ class KvCache {
   std::uint64_t budget_bytes() const { return pool_->budget_bytes(); }
   std::uint64_t held_bytes(SequenceId id) const;
   CacheStats stats() const;
+  CacheView view() const;
   // For audits: what sequences and the index hold, one entry for each holder, against the allocator's books.
   std::vector<const PageRef*> held_pages() const;
   PoolCounters pool_counters() const { return pool_->counters(); }
@@ -164,6 +172,8 @@ class KvCache {
           std::unique_ptr<EvictionPolicy> eviction);
   int wide_class(std::size_t group) const { return static_cast<int>(2 * group); }
   int packed_class(std::size_t group) const { return static_cast<int>(2 * group + 1); }
+  Digest root_for(std::string_view salt) const;
+  std::int64_t shareable_tokens(const KvVisibility& visible) const;
   Sequence& at(SequenceId id);
   const Sequence& at(SequenceId id) const;
   void undo_prepared(Sequence& sequence);

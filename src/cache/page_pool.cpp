@@ -240,6 +240,7 @@ PageSlab* PagePool::map_slab(const NewSlab& wanted) {
   reserved_ += slab_cost(wanted.size_class, wanted.pages);
   size_class.free += wanted.pages;
   size_class.partial.insert(slab);
+  slabs_.emplace(slab->serial, slab);
   return slab;
 }
 
@@ -248,6 +249,7 @@ void PagePool::unmap_slab(PageSlab* slab) {
   QUIRE_ASSERT(slab->free == pages, "a slab leaves with a page in use");
   classes_[static_cast<std::size_t>(slab->size_class)].free -= pages;
   reserved_ -= slab_cost(slab->size_class, pages);
+  slabs_.erase(slab->serial);
   delete slab;
 }
 
@@ -288,6 +290,14 @@ void PagePool::trim() {
   for (SizeClass& size_class : classes_) {
     if (size_class.spare != nullptr) unmap_slab(std::exchange(size_class.spare, nullptr));
   }
+}
+
+std::vector<PageUse> PagePool::pages() const {
+  std::vector<PageUse> all;
+  for (const auto& [serial, slab] : slabs_) {
+    for (const Page& page : slab->pages) all.push_back({page.data, page_bytes(slab->size_class), page.references});
+  }
+  return all;
 }
 
 PoolCounters PagePool::counters() const {

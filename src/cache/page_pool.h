@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -30,6 +31,12 @@ struct PoolOptions {
 struct PageWant {
   int size_class;
   std::uint64_t count;
+};
+
+struct PageUse {
+  const std::byte* data;
+  std::uint64_t bytes;
+  std::uint32_t holders;  // 0: free
 };
 
 struct PoolCounters {
@@ -124,6 +131,7 @@ class PagePool {
   // Free pages and what the budget has left, once these holders have let go.
   std::uint64_t free_bytes(std::span<const PageRef* const> leaving) const;
   PoolCounters counters() const;
+  std::vector<PageUse> pages() const;  // of all slabs, in an order that stays
 
  private:
   friend class PageRef;
@@ -170,6 +178,7 @@ class PagePool {
   std::uint64_t reserved_ = 0;
   std::uint64_t next_serial_ = 0;
   std::vector<SizeClass> classes_;
+  std::map<std::uint64_t, const detail::PageSlab*> slabs_;  // by serial
 };
 
 }  // namespace quire

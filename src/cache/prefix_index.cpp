@@ -162,7 +162,12 @@ void PrefixIndex::admit(const PrefixHit& hit, std::size_t asked_tokens) {
   ++stats_.lookups;
   stats_.asked_tokens += asked_tokens;
   stats_.hit_tokens += static_cast<std::uint64_t>(hit.tokens);
-  for (std::size_t i = hit.blocks.size(); i-- > 0;) policy_->used(hit.blocks[i]);
+  const auto now = IndexClock::now();
+  for (std::size_t i = hit.blocks.size(); i-- > 0;) {
+    policy_->used(hit.blocks[i]);
+    ++at(hit.blocks[i]).uses;
+    at(hit.blocks[i]).last_use = now;
+  }
   if (!hit.blocks.empty()) pin(hit.blocks.back());
 }
 
@@ -181,7 +186,7 @@ BlockId PrefixIndex::find_or_add(BlockId parent, const BlockName& name, std::spa
     block = unused_ids_.back();
     unused_ids_.pop_back();
   }
-  at(block) = {.name = name, .parent = parent, .live = true};
+  at(block) = {.name = name, .parent = parent, .last_use = IndexClock::now(), .live = true};
   std::ranges::copy(tokens, tokens_.begin() + std::ptrdiff_t{block} * block_tokens_);
   place->second = block;
   std::vector<BlockId>& followers = followers_[name.before];

@@ -8,6 +8,7 @@
 //   root B: [The cat sat]                                    another salt: never shared
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -48,6 +49,19 @@ struct PrefixHit {
   // A block that could follow and begins with the next `partial_tokens` tokens; it holds others after them.
   BlockId partial = kNoBlock;
   int partial_tokens = 0;
+};
+
+using IndexClock = std::chrono::steady_clock;
+
+// Blocks that follow one another, used alike and without a fork.
+struct PrefixRun {
+  BlockId first;
+  BlockId parent;  // the first of the run before; kNoBlock at the start
+  Digest root;     // of the chain, where it starts
+  std::int64_t blocks;
+  std::uint64_t uses;
+  IndexClock::time_point last_use;
+  bool pinned;
 };
 
 struct IndexStats {
@@ -103,6 +117,7 @@ class PrefixIndex {
   BlockRange needed(int group, std::int64_t blocks) const;
   PageState state(PageId page) const;
   std::size_t blocks() const { return by_chain_.size(); }
+  std::vector<PrefixRun> runs() const;  // parents first
   const IndexStats& stats() const { return stats_; }
 
  private:
@@ -110,6 +125,8 @@ class PrefixIndex {
     BlockName name;
     BlockId parent = kNoBlock;
     int children = 0, pins = 0, valid = 0, promised = 0;
+    std::uint32_t uses = 1;  // by requests that began so, the one that computed it included
+    IndexClock::time_point last_use = {};
     bool may_leave = false;
     bool live = false;  // else its id is unused
   };

@@ -54,6 +54,13 @@ PageRef& PrefixPages::stored(BlockId block, int group) {
   return pages_[at];
 }
 
+std::int64_t PrefixPages::partial_tokens(const PrefixHit& hit, std::span<const TokenId> tokens) const {
+  const auto left = static_cast<std::int64_t>(tokens.size()) - hit.tokens;
+  const bool lossless = std::ranges::all_of(layouts_, &KvGroupLayout::lossless);
+  if (!lossless || hit.partial == kNoBlock) return 0;
+  return std::max<std::int64_t>(std::min<std::int64_t>(hit.partial_tokens, left - 1), 0);
+}
+
 std::int64_t PrefixPages::attach(NamedBlocks& blocks, std::span<const TokenId> tokens, std::vector<PageTable>& tables) {
   const PrefixHit hit = index_.lookup(blocks.chain, tokens);
   index_.admit(hit, tokens.size());
@@ -76,15 +83,23 @@ std::int64_t PrefixPages::attach(NamedBlocks& blocks, std::span<const TokenId> t
 
   // The next block begins with the same tokens as one that is there: where pages are not encoded, that
   // one is shared as an open page, and the first write copies the tokens that agree.
-  const auto left = static_cast<std::int64_t>(tokens.size()) - hit.tokens;
-  const std::int64_t partial = std::min<std::int64_t>(hit.partial_tokens, left - 1);
-  const bool lossless = std::ranges::all_of(layouts_, &KvGroupLayout::lossless);
-  if (!lossless || hit.partial == kNoBlock || partial <= 0) return hit.tokens;
+  const std::int64_t partial = partial_tokens(hit, tokens);
+  if (partial == 0) return hit.tokens;
   for (int group = 0; group < index_.groups(); ++group) {
     const Entry& entry = entries_[static_cast<std::size_t>(group)];
     if (entry.kind == Kind::far) tables[entry.table].push_sealed({stored(hit.partial, group), {}});
   }
   return hit.tokens + partial;
+}
+
+PrefixPages::Found PrefixPages::find(const Digest& root, std::span<const TokenId> tokens) const {
+  NamedBlocks blocks(root);
+  const PrefixHit hit = index_.lookup(blocks.chain, tokens);
+  for (std::int64_t block = 0; block < std::ssize(hit.blocks); ++block) {
+    (void)blocks.chain.next(block_tokens(tokens, block));
+  }
+  blocks.ids = hit.blocks;
+  return {hit.tokens + partial_tokens(hit, tokens), was_evicted(blocks, tokens)};
 }
 
 // The page that is already there is adopted, and the sequence's own let go.

@@ -51,7 +51,15 @@ class PrefixPages {
   // Whether the block after those of a sequence, with these tokens, was there and was evicted.
   bool was_evicted(const NamedBlocks& blocks, std::span<const TokenId> tokens) const;
 
+  // How many of `tokens` attach() would find, and whether the next block was there once. Nothing changes.
+  struct Found {
+    std::int64_t tokens;
+    bool evicted;
+  };
+  Found find(const Digest& root, std::span<const TokenId> tokens) const;
+
   const IndexStats& stats() const { return index_.stats(); }
+  std::vector<PrefixRun> runs() const { return index_.runs(); }
   std::span<const PageRef> pages() const { return pages_; }  // empty where nothing is held
 
  private:
@@ -64,6 +72,8 @@ class PrefixPages {
   };
   static std::vector<Entry> entries(std::span<const KvGroupLayout> layouts);
   static PageRef& page_of(PageSlot& slot, Kind kind, const KvGroupLayout& layout, std::int64_t page);
+  // Of the block after a hit, tokens that agree: usable where pages are not encoded.
+  std::int64_t partial_tokens(const PrefixHit& hit, std::span<const TokenId> tokens) const;
   void keep(BlockId block, int group, PageRef& page);
   PageRef& stored(BlockId block, int group);
 

@@ -98,6 +98,7 @@ Result<void> serve(const Options& options) {
   server::add_text_routes(router, serving);
   server::add_status(router, serving);
   server::add_cache(router, serving);
+  server::add_page(router);
 
   server::ServerOptions listening;
   listening.host = options.host;

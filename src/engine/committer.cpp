@@ -244,6 +244,10 @@ void Committer::report(Job& job, const Result<void>& how) {
   r.prefill_ms = milliseconds(or_now(job.admitted), or_now(job.first_token));
   r.first_token_ms = milliseconds(job.submitted, or_now(job.first_token));
   r.decode_ms = milliseconds(or_now(job.first_token), or_now(job.last_token));
+  if (job.first_token != Clock::time_point{}) {
+    ++totals_.first_tokens;
+    totals_.first_token_ms += r.first_token_ms;
+  }
   std::ranges::sort(job.gaps);
   r.between_tokens_p50_ms = percentile(job.gaps, 0.50);
   r.between_tokens_p95_ms = percentile(job.gaps, 0.95);

@@ -17,7 +17,8 @@ struct EngineTotals {
   std::uint64_t submitted = 0, finished = 0, cancelled = 0, refused = 0, failed = 0;
   std::uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0, computed_tokens = 0;
   std::uint64_t drafted_tokens = 0, accepted_tokens = 0;
-  std::uint64_t steps = 0;
+  std::uint64_t steps = 0, first_tokens = 0;
+  double first_token_ms = 0;
 };
 
 class Committer {

@@ -257,6 +257,12 @@ Result<Stream> Engine::submit(Request request) {
   return Stream(std::move(stream));
 }
 
+Result<CacheLookup> Engine::look_up(Request request) {
+  QUIRE_TRY(const auto job, state_->accept(std::move(request)));
+  const std::scoped_lock lock(state_->mutex);
+  return state_->scheduler.look_up(*job);
+}
+
 Step Engine::State::decide(std::vector<std::unique_ptr<Job>> arrived) {
   const std::scoped_lock lock(mutex);
   totals.submitted += arrived.size();
@@ -345,6 +351,8 @@ EngineStats Engine::stats() const {
   stats.drafted_tokens = t.drafted_tokens;
   stats.accepted_tokens = t.accepted_tokens;
   stats.steps = t.steps;
+  stats.first_tokens = t.first_tokens;
+  stats.first_token_ms = t.first_token_ms;
   stats.preemptions = s.scheduler.preemptions();
   stats.prefill_budget_ms = s.scheduler.prefill_budget_ms();
   const CacheStats cache = s.cache->stats();
@@ -355,6 +363,11 @@ EngineStats Engine::stats() const {
   stats.bytes_cached = cache.cached_bytes;
   stats.bytes_budget = cache.budget_bytes;
   return stats;
+}
+
+CacheView Engine::cache_view() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->cache->view();
 }
 
 void Engine::forget_cached() {

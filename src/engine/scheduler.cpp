@@ -17,6 +17,12 @@ constexpr std::int64_t kProjectedChunk = 64;
 
 KeptSequences::Kind kind(const Job& job) { return {job.request.salt, job.policy->name()}; }
 
+MissReason miss_reason(const Job& job, std::int64_t found, bool shares_no_more, bool evicted) {
+  if (found == job.prompt - 1) return MissReason::none;
+  if (job.reusable(job.branches[0]) < job.prompt || shares_no_more) return MissReason::policy;
+  return evicted ? MissReason::evicted : MissReason::differs;
+}
+
 }  // namespace
 
 void Scheduler::insert(Jobs& into, Jobs& from, Jobs::iterator job) {
@@ -187,14 +193,20 @@ void Scheduler::explain_hit(Job& job) const {
   const Branch& branch = job.branches[0];
   RequestReport& report = job.report;
   report.cached_tokens = report.first_divergent = cache_.length(branch.sequence);
-  report.miss = MissReason::differs;
-  if (report.cached_tokens == job.prompt - 1) {
-    report.miss = MissReason::none;
-  } else if (job.reusable(branch) < job.prompt || cache_.shares_no_more(branch.sequence)) {
-    report.miss = MissReason::policy;
-  } else if (cache_.was_evicted(branch.sequence, branch.tokens)) {
-    report.miss = MissReason::evicted;
-  }
+  report.miss = miss_reason(job, report.cached_tokens, cache_.shares_no_more(branch.sequence),
+                            cache_.was_evicted(branch.sequence, branch.tokens));
+}
+
+CacheLookup Scheduler::look_up(const Job& job) const {
+  const Branch& branch = job.branches[0];
+  const auto reusable = std::span(branch.tokens).first(static_cast<std::size_t>(job.reusable(branch)));
+  CacheLookup result{job.prompt, 0, MissReason::policy};
+  if (reusable.empty()) return result;
+  const KvCache::Found found = cache_.find(reusable, {job.request.salt, job.policy->visible()});
+  const std::int64_t kept = std::min(kept_.longest(kind(job), reusable).tokens, std::ssize(reusable) - 1);
+  result.cached_tokens = std::max(found.tokens, kept);
+  result.miss = miss_reason(job, result.cached_tokens, found.shares_no_more, found.evicted);
+  return result;
 }
 
 void Scheduler::admit() {

@@ -37,6 +37,9 @@ class Scheduler {
   void keep(const Job& job, const Branch& branch);
   void forget_kept();
 
+  // What would be found of a prompt that is not in line.
+  CacheLookup look_up(const Job& job) const;
+
   void reconsider() { room_changed_ = true; }  // a reader caught up
   const Jobs& running() const { return running_; }
   const Jobs& waiting() const { return waiting_; }

@@ -23,21 +23,6 @@ Json model_json(const ServedModel& served) {
             {"n_ctx_train", info.context}}}};
 }
 
-Json stats_json(const ServedModel& served) {
-  const EngineStats s = served.engine.stats();
-  return {{"model", served.name},
-          {"running", s.running},
-          {"waiting", s.waiting},
-          {"tokens",
-           {{"prompt", s.prompt_tokens},
-            {"cached", s.cached_tokens},
-            {"generated", s.generated_tokens},
-            {"computed", s.computed_tokens}}},
-          {"pages", {{"open", s.pages_open}, {"sealed", s.pages_sealed}, {"shared", s.pages_shared}}},
-          {"bytes", {{"used", s.bytes_used}, {"cached", s.bytes_cached}, {"budget", s.bytes_budget}}},
-          {"preemptions", s.preemptions}};
-}
-
 }  // namespace
 
 std::int64_t unix_seconds() {
@@ -67,29 +52,6 @@ void add_status(Router& router, Serving serving) {
   router.add("GET", "/metrics", [serving](const ExchangePtr& exchange) {
     exchange->respond({200, serving.metrics.text(), "text/plain; version=0.0.4; charset=utf-8", {}});
   });
-}
-
-void add_cache(Router& router, Serving serving) {
-  router.add(
-      "GET", "/v1/cache",
-      [serving](const ExchangePtr& exchange) {
-        Json all = Json::array();
-        for (const auto& model : serving.models.all()) all.push_back(stats_json(*model));
-        respond_json(*exchange, {{"models", std::move(all)}});
-      },
-      Access::admin);
-  router.add(
-      "DELETE", "/v1/cache",
-      [serving](const ExchangePtr& exchange) {
-        Json all = Json::array();
-        for (const auto& model : serving.models.all()) {
-          const std::uint64_t before = model->engine.stats().bytes_cached;
-          model->engine.forget_cached();
-          all.push_back({{"model", model->name}, {"bytes_forgotten", before}});
-        }
-        respond_json(*exchange, {{"models", std::move(all)}});
-      },
-      Access::admin);
 }
 
 }  // namespace quire::server

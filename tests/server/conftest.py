@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import re
 import signal
 import subprocess
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import openai
@@ -15,6 +18,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 QUIRE = os.environ.get("QUIRE_BIN", str(ROOT / "build/quire"))
 MODEL = os.environ.get("QUIRE_MODEL", str(ROOT / "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
+
+
+@dataclass
+class Reply:
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    def json(self):
+        return json.loads(self.text)
 
 
 class Server:
@@ -46,6 +59,18 @@ class Server:
 
     def client(self, key: str = "none") -> openai.OpenAI:
         return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=120)
+
+    def call(self, method: str, path: str, body: object = None) -> Reply:
+        """One plain request; a body that is no text goes as JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            data = body if body is None or isinstance(body, str) else json.dumps(body)
+            connection.request(method, path, data, {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            headers = {name.lower(): value for name, value in reply.getheaders()}
+            return Reply(reply.status, headers, reply.read().decode())
+        finally:
+            connection.close()
 
     def log(self) -> str:
         return "".join(self.lines)

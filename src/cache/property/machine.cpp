@@ -103,7 +103,9 @@ Machine::Live& Machine::open_sequence(const Command& command, std::vector<TokenI
   expect(cache_->open(live.id, {salt_text(salt), policy}).ok(), "a new sequence is refused");
   expect(!cache_->open(live.id).ok(), "a sequence is opened twice");
 
+  const std::int64_t found = cache_->find(prompt, {salt_text(salt), policy}).tokens;
   const std::int64_t hit = cache_->reuse(live.id, prompt), expected = oracle_->expected_hit(live.model, prompt);
+  expect(found == hit, "looking finds something else than taking over");
   expect(hit <= expected, "a longer prefix was found than anybody computed");
   expect(!roomy_ || hit == expected, "a prefix that is there was not found");
   oracle_->attach(live.model, prompt, hit);
