@@ -312,7 +312,7 @@ void Scheduler::add_prompts(Step& step) {
       if (lacking(branch) <= 1) continue;
       const std::int64_t depth = cache_.length(branch.sequence);
       std::int64_t most = options_.max_batch - answers - rows;
-      if (answers > 0) {
+      if (answers > 0 && most > 0) {
         const auto rows_now = [&] { return rows > 0 && left_ms <= 0 ? 0 : cost_.rows_within(left_ms, depth, most); };
         const std::uint64_t fresh = fresh_bytes(step, {branch.sequence, rows_now()});
         left_ms -= cost_.fresh_ms(fresh - std::min(fresh, counted));
