@@ -30,10 +30,11 @@ help: ## this list
 	@echo "make test-long              the suite under sanitizers, and the long equality runs"
 	@echo "make fuzz FUZZ_SECONDS=60   every fuzz target for so many seconds"
 	@echo "make serve                  build, fetch the default model, answer over HTTP on port 8080"
-	@echo "make bench | lab            not there yet: they say so"
+	@echo "make bench                  build, fetch the default model, measure its speed here"
+	@echo "make lab                    not there yet: it says so"
 	@echo "make clean                  remove build/"
 	@echo
-	@echo "Variables: PROMPT, ARGS (for make run and serve), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
+	@echo "Variables: PROMPT, ARGS (for make run, serve and bench), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
 
 setup:
 	@scripts/setup.sh build
@@ -81,7 +82,10 @@ models: setup
 serve: build $(MODEL)
 	@$(QUIRE) serve $(ARGS)
 
-bench lab:
+bench: build $(MODEL)
+	@$(QUIRE) bench $(ARGS)
+
+lab:
 	@echo "make $@: quire $@ is not built yet; see CHANGELOG.md for what is there" >&2; exit 1
 
 clean:

@@ -29,7 +29,7 @@ struct EngineOptions {
   std::int64_t max_running = 64;    // sequences computed together
   std::int64_t max_waiting = 1024;  // requests in line; more are refused
   std::int64_t max_batch = 512;     // tokens of one step
-  // How long a step's prompts may hold up those who generate; 0: until steps take 2.3 times as long as before.
+  // How long a step's prompts may hold up those who generate; 0: until steps take 2.1 times as long as before.
   double prefill_budget_ms = 0;
   std::int64_t stream_tokens = 256;  // a reader may fall behind by so many; then its request pauses
   bool share_prefixes = true;

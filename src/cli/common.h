@@ -52,6 +52,7 @@ bool is_terminal(int fd);
 void add_run(CLI::App& app, int& exit_status);
 void add_perplexity(CLI::App& app, int& exit_status);
 void add_inspect(CLI::App& app, int& exit_status);
+void add_bench(CLI::App& app, int& exit_status);
 void add_serve(CLI::App& app, int& exit_status);
 void add_plan(CLI::App& app, int& exit_status);
 void add_trace(CLI::App& app, int& exit_status);

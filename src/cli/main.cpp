@@ -19,7 +19,8 @@ std::string long_spelling(std::string_view argument) {
   struct Alias {
     std::string_view from, to;
   };
-  constexpr std::array<Alias, 2> kAliases{{{"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}}};
+  constexpr std::array<Alias, 3> kAliases{
+      {{"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-ub", "--ubatch-size"}}};
   for (const Alias& alias : kAliases) {
     if (argument == alias.from) return std::string(alias.to);
   }
@@ -44,6 +45,7 @@ int run(int argc, char** argv) {
   int status = kSuccess;
   add_run(app, status);
   add_perplexity(app, status);
+  add_bench(app, status);
   add_inspect(app, status);
   add_serve(app, status);
   add_plan(app, status);

@@ -126,6 +126,9 @@ struct IsaKernels {
   // sums[pages * 32]: adds exp(score - log_sum_exp) of each query in order.
   void (*score)(const Stretch& stretch, const float* log_sum_exp, float* sums);
   void (*hadamard_row)(float* x, std::int64_t dim);
+  // See machine_speed.h.
+  std::uint64_t (*sum_bytes)(const std::byte* memory, std::int64_t bytes);
+  std::int64_t (*int8_products)(std::int64_t rounds);
 };
 
 extern const IsaKernels kPortableKernels;

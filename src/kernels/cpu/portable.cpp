@@ -6,12 +6,13 @@
 #include "kernels/cpu/matmul.inl"
 #include "kernels/cpu/pages.inl"
 #include "kernels/cpu/rows.inl"
+#include "kernels/cpu/speed.inl"
 // clang-format on
 
 namespace quire {
 
-const IsaKernels kPortableKernels{quantize_row,  panel_bytes,  pack_panel,     dot_panel,   unpack_row_f32,
-                                  dot_strip_f32, rms_norm_row, layer_norm_row, silu_row,    gelu_row,
-                                  store_tokens,  attend,       score,          hadamard_row};
+const IsaKernels kPortableKernels{quantize_row, panel_bytes,    pack_panel, dot_panel,    unpack_row_f32, dot_strip_f32,
+                                  rms_norm_row, layer_norm_row, silu_row,   gelu_row,     store_tokens,   attend,
+                                  score,        hadamard_row,   sum_bytes,  int8_products};
 
 }  // namespace quire
