@@ -129,7 +129,7 @@ Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
   auto& [served, request, streaming] = asked;
   if (!fields.has("max_tokens")) return bad_field("max_tokens", "is missing");
   if (fields.has("tools")) return bad_field("tools", "is not supported yet");
-  QUIRE_TRY(request.stop, fields.strings("stop_sequences", 16));
+  QUIRE_TRY(request.stop, stops_from(fields, "stop_sequences"));
   QUIRE_TRY(const std::string system, text_from(fields, "system"));
   QUIRE_TRY(std::vector<Message> messages, messages_from(fields));
   if (!system.empty()) messages.insert(messages.begin(), {"system", system});

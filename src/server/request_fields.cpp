@@ -127,15 +127,24 @@ Api<Speculation> speculation_from(const Fields& fields) {
   return bad_field("speculation", "'{}'; expected off, prompt_lookup or draft_model", name.substr(0, 50));
 }
 
+}  // namespace
+
+Api<std::vector<std::string>> stops_from(const Fields& fields, std::string_view name) {
+  QUIRE_TRY(std::vector<std::string> stops, fields.strings(name, kMostStops));
+  for (const std::string& stop : stops) {
+    if (stop.empty() || stop.size() > 1024)
+      return bad_field(std::string(name), "a string of {} bytes; expected 1 to 1024", stop.size());
+  }
+  return stops;
+}
+
+namespace {
+
 Api<Request> request_from(const Fields& fields, const Caller& caller) {
   Request request;
   QUIRE_TRY(request.sampling, sampling_from(fields));
   QUIRE_TRY(request.max_tokens, max_tokens_from(fields));
-  QUIRE_TRY(request.stop, fields.strings("stop", kMostStops));
-  for (const std::string& stop : request.stop) {
-    if (stop.empty() || stop.size() > 1024)
-      return bad_field("stop", "a string of {} bytes; expected 1 to 1024", stop.size());
-  }
+  QUIRE_TRY(request.stop, stops_from(fields, "stop"));
   QUIRE_TRY(request.ignore_end, fields.boolean("ignore_eos", false));
   QUIRE_TRY(request.format, format_from(fields));
   QUIRE_TRY(request.speculation, speculation_from(fields));

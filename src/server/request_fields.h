@@ -26,6 +26,9 @@ struct Asked {
 };
 Api<Asked> asked_from(const Fields& fields, const Caller& caller, const Models& models);
 
+// "stop" or "stop_sequences".
+Api<std::vector<std::string>> stops_from(const Fields& fields, std::string_view name);
+
 // "cache_salt", such that nobody can write another tenant's.
 Api<std::string> salt_from(const Fields& fields, const Caller& caller);
 

@@ -51,6 +51,8 @@ def test_stop_sequences(claude):
 def test_errors_have_its_shape(claude):
     with pytest.raises(anthropic.BadRequestError) as refused:
         claude.messages.create(model="smol", max_tokens=0, messages=ASK)
+    with pytest.raises(anthropic.BadRequestError, match="stop_sequences"):
+        claude.messages.create(model="smol", max_tokens=4, messages=ASK, stop_sequences=["x" * 2000])
     assert refused.value.body["error"]["type"] == "invalid_request_error"
     with pytest.raises(anthropic.NotFoundError):
         claude.messages.create(model="other", max_tokens=4, messages=ASK)
