@@ -64,26 +64,17 @@ TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> 
 
 std::span<const TokenChance> Sampler::distribution(std::span<const float> logits, std::span<const TokenId> history,
                                                    std::span<const std::uint64_t> allowed) {
-  candidates_.clear();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    // A NaN would make sorting undefined.
-    candidates_.push_back({static_cast<TokenId>(i), std::isnan(logits[i]) ? kNever : logits[i], 0});
-  }
+  adjusted_.resize(logits.size());
+  // A NaN would make sorting undefined.
+  std::ranges::transform(logits, adjusted_.begin(), [](float logit) { return std::isnan(logit) ? kNever : logit; });
   penalize(history);
-  if (!allowed.empty()) {
-    std::erase_if(candidates_, [&](const Candidate& c) {
-      const auto i = static_cast<std::size_t>(c.token);
-      return (allowed[i / 64] >> (i % 64) & 1) == 0;
-    });
-    QUIRE_ASSERT(!candidates_.empty(), "no token may come");
-  }
+  take_candidates(allowed);
+  QUIRE_ASSERT(!candidates_.empty(), "no token may come");
   chances_.clear();
   if (options_.temperature == 0) {
-    // The first of equals.
-    chances_.push_back({std::ranges::max_element(candidates_, {}, &Candidate::logit)->token, 1});
+    chances_.push_back({candidates_.front().token, 1});
     return chances_;
   }
-  keep_top_k();
   to_probabilities(1);
   keep_typical();
   keep_top_p();
@@ -128,7 +119,7 @@ TokenId Sampler::correct(TokenId guess, std::span<const TokenChance> guessed, st
 void Sampler::penalize(std::span<const TokenId> history) {
   if (!changes_logits()) return;
   for (const auto& [token, bias] : options_.logit_bias) {
-    float& logit = candidates_[static_cast<std::size_t>(token)].logit;
+    float& logit = adjusted_[static_cast<std::size_t>(token)];
     logit = bias <= -100 ? kNever : logit + bias;
   }
   const std::size_t count = std::min(history.size(), static_cast<std::size_t>(options_.repeat_last));
@@ -136,7 +127,7 @@ void Sampler::penalize(std::span<const TokenId> history) {
   std::ranges::sort(recent);
   for (auto first = recent.begin(); first != recent.end();) {
     const auto last = std::upper_bound(first, recent.end(), *first);
-    float& logit = candidates_[static_cast<std::size_t>(*first)].logit;
+    float& logit = adjusted_[static_cast<std::size_t>(*first)];
     logit = logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
     logit -= options_.presence_penalty + options_.frequency_penalty * static_cast<float>(last - first);
     first = last;
@@ -147,13 +138,24 @@ bool Sampler::likelier(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
-// Likeliest first from here on; equals in the order of their ids, so that nothing is left to chance.
-void Sampler::keep_top_k() {
-  const std::size_t k =
-      options_.top_k == 0 ? candidates_.size() : std::min(candidates_.size(), static_cast<std::size_t>(options_.top_k));
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(k), candidates_.end(),
-                    likelier);
-  candidates_.resize(k);
+// The likeliest k that may come, likeliest first; equals in the order of their ids, so that nothing is left to chance.
+// Few of a vocabulary ever belong to the best so far: one comparison each for the rest.
+void Sampler::take_candidates(std::span<const std::uint64_t> allowed) {
+  const std::size_t all = adjusted_.size();
+  std::size_t k = options_.top_k == 0 ? all : std::min(all, static_cast<std::size_t>(options_.top_k));
+  if (options_.temperature == 0) k = 1;
+  candidates_.clear();
+  for (std::size_t i = 0; i < all; ++i) {
+    if (candidates_.size() == k && adjusted_[i] <= candidates_.front().logit) continue;
+    if (!allowed.empty() && (allowed[i / 64] >> (i % 64) & 1) == 0) continue;
+    if (candidates_.size() == k) {
+      std::ranges::pop_heap(candidates_, likelier);
+      candidates_.pop_back();
+    }
+    candidates_.push_back({static_cast<TokenId>(i), adjusted_[i], 0});
+    if (k < all) std::ranges::push_heap(candidates_, likelier);
+  }
+  std::ranges::sort(candidates_, likelier);
 }
 
 void Sampler::to_probabilities(float temperature) {

@@ -48,7 +48,7 @@ class Sampler {
   static bool likelier(const Candidate& a, const Candidate& b);
   bool changes_logits() const;
   void penalize(std::span<const TokenId> history);
-  void keep_top_k();
+  void take_candidates(std::span<const std::uint64_t> allowed);
   void to_probabilities(float temperature);
   void keep_typical();
   void keep_top_p();
@@ -56,6 +56,7 @@ class Sampler {
 
   SamplingOptions options_;
   std::mt19937_64 random_;
+  std::vector<float> adjusted_;  // logits after penalties and biases
   std::vector<Candidate> candidates_;
   std::vector<TokenChance> chances_;
 };

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
+#include <random>
 
 namespace quire {
 namespace {
@@ -66,6 +69,37 @@ TEST(Sampler, TopKTopPAndMinPCut) {
   auto m = plain(1);
   m.min_p = 0.6f;  // of 0.4: keeps 0.4 and 0.3
   EXPECT_EQ(frequencies(m, kLogits).size(), 2u);
+}
+
+// Against sorting everything.
+TEST(Sampler, TopKAreTheLikeliestOfThoseAllowed) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> logits(1 + random() % 200);
+    for (float& x : logits) x = static_cast<float>(random() % 12);  // with many equals
+    std::vector<std::uint64_t> allowed((logits.size() + 63) / 64);
+    std::vector<TokenId> expected;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      if (random() % 3 == 0 && i + 1 < logits.size()) continue;
+      allowed[i / 64] |= std::uint64_t{1} << (i % 64);
+      expected.push_back(static_cast<TokenId>(i));
+    }
+    std::ranges::stable_sort(expected, std::greater<>(),
+                             [&](TokenId t) { return logits[static_cast<std::size_t>(t)]; });
+    SamplingOptions options;
+    options.top_k = static_cast<int>(random() % 40);
+    options.top_p = 1;
+    options.min_p = 0;
+    options.temperature = round % 5 == 0 ? 0 : 1;
+    const std::size_t most = options.temperature == 0 ? 1
+                             : options.top_k == 0     ? expected.size()
+                                                      : static_cast<std::size_t>(options.top_k);
+    expected.resize(std::min(expected.size(), most));
+    Sampler sampler(options);
+    std::vector<TokenId> found;
+    for (const TokenChance& chance : sampler.distribution(logits, {}, allowed)) found.push_back(chance.token);
+    EXPECT_EQ(found, expected) << "round " << round;
+  }
 }
 
 TEST(Sampler, SameSeedSameTokens) {
