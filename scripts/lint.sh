@@ -31,5 +31,5 @@ cmake --build --preset dev -j "$(nproc)"
 
 echo "lint: clang-tidy"
 mapfile -t units < <(git ls-files 'src/*.cpp' | grep -v '_test\.cpp$')
-printf '%s\n' "${units[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy-14 -p build/dev --quiet --warnings-as-errors='*' 2> >(grep -v 'warnings generated\|warnings treated\|Suppressed\|Use -header-filter' >&2)
+python3 scripts/tidy.py --build build/dev "${units[@]}"
 echo "lint: clean"
