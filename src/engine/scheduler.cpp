@@ -17,10 +17,18 @@ constexpr std::int64_t kProjectedChunk = 64;
 
 KeptSequences::Kind kind(const Job& job) { return {job.request.salt, job.policy->name()}; }
 
-MissReason miss_reason(const Job& job, std::int64_t found, bool shares_no_more, bool evicted) {
+// was_evicted: asked only where it decides, since it looks along the prompt.
+template <class WasEvicted>
+MissReason miss_reason(const Job& job, std::int64_t found, bool shares_no_more, WasEvicted&& was_evicted) {
   if (found == job.prompt - 1) return MissReason::none;
   if (job.reusable(job.branches[0]) < job.prompt || shares_no_more) return MissReason::policy;
-  return evicted ? MissReason::evicted : MissReason::differs;
+  return was_evicted() ? MissReason::evicted : MissReason::differs;
+}
+
+std::vector<StepWant> wants_of(const Step& step) {
+  std::vector<StepWant> wants;
+  for (const Work& work : step.works) wants.push_back({work.branch->sequence, work.rows()});
+  return wants;
 }
 
 }  // namespace
@@ -194,7 +202,7 @@ void Scheduler::explain_hit(Job& job) const {
   RequestReport& report = job.report;
   report.cached_tokens = report.first_divergent = cache_.length(branch.sequence);
   report.miss = miss_reason(job, report.cached_tokens, cache_.shares_no_more(branch.sequence),
-                            cache_.was_evicted(branch.sequence, branch.tokens));
+                            [&] { return cache_.was_evicted(branch.sequence, branch.tokens); });
 }
 
 CacheLookup Scheduler::look_up(const Job& job) const {
@@ -205,7 +213,7 @@ CacheLookup Scheduler::look_up(const Job& job) const {
   const KvCache::Found found = cache_.find(reusable, {job.request.salt, job.policy->visible()});
   const std::int64_t kept = std::min(kept_.longest(kind(job), reusable).tokens, std::ssize(reusable) - 1);
   result.cached_tokens = std::max(found.tokens, kept);
-  result.miss = miss_reason(job, result.cached_tokens, found.shares_no_more, found.evicted);
+  result.miss = miss_reason(job, result.cached_tokens, found.shares_no_more, [&] { return found.evicted; });
   return result;
 }
 
@@ -292,8 +300,8 @@ void Scheduler::add_answers(Step& step) {
 
 // Of a step that would do this too.
 std::uint64_t Scheduler::fresh_bytes(const Step& step, const StepWant& more) const {
-  std::vector<StepWant> wants{more};
-  for (const Work& work : step.works) wants.push_back({work.branch->sequence, work.rows()});
+  std::vector<StepWant> wants = wants_of(step);
+  wants.push_back(more);
   return cache_.fresh_bytes(wants);
 }
 
@@ -333,8 +341,7 @@ void Scheduler::add_prompts(Step& step) {
 // job that would be missed least.
 void Scheduler::reserve(Step& step, Jobs& stuck) {
   while (!step.empty()) {
-    std::vector<StepWant> wants;
-    for (const Work& work : step.works) wants.push_back({work.branch->sequence, work.rows()});
+    const std::vector<StepWant> wants = wants_of(step);
     step.fresh_bytes = cache_.fresh_bytes(wants);
     auto plan = cache_.prepare(wants);
     if (plan.ok()) {

@@ -7,6 +7,8 @@ namespace {
 
 double per_second(std::int64_t tokens, double ms) { return ms > 0 ? 1e3 * static_cast<double>(tokens) / ms : 0; }
 
+}  // namespace
+
 const char* spelled_miss(MissReason reason) {
   switch (reason) {
     case MissReason::none:
@@ -20,8 +22,6 @@ const char* spelled_miss(MissReason reason) {
   }
   return "none";
 }
-
-}  // namespace
 
 void add_report(RequestReport& total, const RequestReport& part) {
   const bool first = total.prompt_tokens == 0;

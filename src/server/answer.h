@@ -33,6 +33,7 @@ struct Answer {
 void add_report(RequestReport& total, const RequestReport& part);
 
 const char* finish_reason(StopReason stop);  // "stop" or "length"
+const char* spelled_miss(MissReason reason);
 Json usage_of(const RequestReport& report);
 Json timings_of(const RequestReport& report);
 Json cache_of(const RequestReport& report);  // why no more of the prompt was found

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "server/answer.h"
 #include "server/api.h"
 #include "server/request_fields.h"
 
@@ -10,20 +11,6 @@ namespace {
 
 constexpr std::array<const char*, 5> kStates{"free", "open", "sealed", "shared", "cached"};
 const char* name_of(CacheView::State state) { return kStates[static_cast<std::size_t>(state)]; }
-
-const char* name_of(MissReason reason) {
-  switch (reason) {
-    case MissReason::none:
-      return "none";
-    case MissReason::differs:
-      return "differs";
-    case MissReason::evicted:
-      return "evicted";
-    case MissReason::policy:
-      return "policy";
-  }
-  return "";
-}
 
 Json totals_json(const ServedModel& served) {
   const EngineStats s = served.engine.stats();
@@ -88,7 +75,7 @@ Api<Json> look_up(const Fields& fields, const Caller& caller, const Serving& ser
   return Json{{"model", asked.served->name},
               {"prompt_tokens", found->prompt_tokens},
               {"cached_tokens", found->cached_tokens},
-              {"miss", {{"reason", name_of(found->miss)}, {"first_token", found->cached_tokens}}}};
+              {"miss", {{"reason", spelled_miss(found->miss)}, {"first_token", found->cached_tokens}}}};
 }
 
 }  // namespace
