@@ -6,6 +6,8 @@
 
 add_library(quire_options INTERFACE)
 target_compile_options(quire_options INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
+# clang-tidy has this check too, and spends a fifth of its time on it.
+target_compile_options(quire_options INTERFACE $<$<CXX_COMPILER_ID:Clang>:-Wreserved-identifier>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(quire_options INTERFACE -Wno-restrict)  # GCC bug 105651: false alarms on std::string
 endif()
