@@ -19,9 +19,13 @@ bool has_f16c() {
 
 Isa best_isa() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) return Isa::avx2;
-#endif
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) return Isa::portable;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+  return avx512 ? Isa::avx512 : Isa::avx2;
+#else
   return Isa::portable;
+#endif
 }
 
 std::string_view name(Isa isa) {
@@ -30,12 +34,14 @@ std::string_view name(Isa isa) {
       return "portable";
     case Isa::avx2:
       return "avx2";
+    case Isa::avx512:
+      return "avx512";
   }
   return "?";
 }
 
 std::optional<Isa> isa_from_name(std::string_view text) {
-  for (Isa isa : {Isa::portable, Isa::avx2}) {
+  for (const Isa isa : kIsas) {
     if (name(isa) == text) return isa;
   }
   return std::nullopt;

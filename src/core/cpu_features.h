@@ -1,12 +1,14 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string_view>
 
 namespace quire {
 
 // Instruction-set families that kernels are written for, weakest first.
-enum class Isa { portable, avx2 };
+enum class Isa { portable, avx2, avx512 };
+inline constexpr std::array kIsas{Isa::portable, Isa::avx2, Isa::avx512};
 
 Isa best_isa();  // of this machine
 std::string_view name(Isa isa);

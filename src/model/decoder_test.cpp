@@ -87,7 +87,7 @@ TEST_P(DecoderFixture, ReferenceAgreesWithPyTorch) {
 // values cost these random models up to 1 %: the second bound only catches gross mistakes.
 TEST_P(DecoderFixture, FastKernelsAgreeWithPyTorch) {
   const Fixture f(GetParam());
-  for (const Isa isa : {Isa::portable, Isa::avx2}) {
+  for (const Isa isa : kIsas) {
     if (isa > best_isa()) continue;
     EXPECT_LT(error(f.logits, run(f, f.config, cpu_ops(isa), 64, 2, kF32)), kTolerance) << name(isa);
     EXPECT_LT(error(f.logits, run(f, f.config, cpu_ops(isa), 64, 2, kF16)), 2e-2) << name(isa);

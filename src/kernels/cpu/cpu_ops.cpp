@@ -93,7 +93,16 @@ constexpr Ops make_ops(std::string_view name) {
 const Ops& cpu_ops(Isa isa) {
   static constexpr Ops kPortable = make_ops<kPortableKernels>("portable");
   static constexpr Ops kAvx2 = make_ops<kAvx2Kernels>("avx2");
-  return isa == Isa::avx2 ? kAvx2 : kPortable;
+  static constexpr Ops kAvx512 = make_ops<kAvx512Kernels>("avx512");
+  switch (isa) {
+    case Isa::portable:
+      return kPortable;
+    case Isa::avx2:
+      return kAvx2;
+    case Isa::avx512:
+      return kAvx512;
+  }
+  __builtin_unreachable();
 }
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// The inner loops that exist once per instruction set. portable.cpp and avx2.cpp each compile
+// The inner loops that exist once per instruction set. portable.cpp, avx2.cpp and avx512.cpp each compile
 // the same .inl files with their own flags and fill one table; cpu_ops.cpp chooses a table at run
 // time and does the threading. Only plain types here: an inline function shared between files
 // compiled with different flags could end up in the program in its AVX2 form only.
@@ -133,5 +133,6 @@ struct IsaKernels {
 
 extern const IsaKernels kPortableKernels;
 extern const IsaKernels kAvx2Kernels;
+extern const IsaKernels kAvx512Kernels;
 
 }  // namespace quire

@@ -21,8 +21,10 @@ inline std::vector<float> random_floats(std::int64_t count, unsigned seed, float
 
 // Every backend this machine runs, but ref.
 inline std::vector<const Ops*> fast_ops() {
-  std::vector<const Ops*> all{&cpu_ops(Isa::portable)};
-  if (best_isa() >= Isa::avx2) all.push_back(&cpu_ops(Isa::avx2));
+  std::vector<const Ops*> all;
+  for (const Isa isa : kIsas) {
+    if (isa <= best_isa()) all.push_back(&cpu_ops(isa));
+  }
   return all;
 }
 

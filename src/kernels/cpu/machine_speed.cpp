@@ -57,10 +57,22 @@ double int8_gops(const IsaKernels& isa, ThreadPool& pool) {
   return static_cast<double>(total) / seconds * 1e-9;
 }
 
+const IsaKernels& best_kernels() {
+  switch (best_isa()) {
+    case Isa::portable:
+      return kPortableKernels;
+    case Isa::avx2:
+      return kAvx2Kernels;
+    case Isa::avx512:
+      return kAvx512Kernels;
+  }
+  __builtin_unreachable();
+}
+
 }  // namespace
 
 MachineSpeed measure_machine(ThreadPool& pool) {
-  const IsaKernels& isa = best_isa() == Isa::avx2 ? kAvx2Kernels : kPortableKernels;
+  const IsaKernels& isa = best_kernels();
   return {read_gbps(isa, pool), int8_gops(isa, pool)};
 }
 

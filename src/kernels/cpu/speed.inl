@@ -19,11 +19,24 @@ std::uint64_t sum_bytes(const std::byte* memory, std::int64_t bytes) {  // a mul
   return total;
 }
 
-// sums[i] += the products of 32 bytes with 32 others, four to a lane. As an instruction set has them; nothing that
-// compilers could compute once and for all.
+#if defined(__AVX512VNNI__)
+using ByteProducts = __m512i;  // wider than kernels use: what the machine could do
+#else
+using ByteProducts = I8;
+#endif
+constexpr std::int64_t kVectorBytes = sizeof(ByteProducts);
+
+// sums[i] += the products of a vector of bytes with another, four to a lane. As an instruction set has them; nothing
+// that compilers could compute once and for all.
 template <int kSums>
-QUIRE_INLINE void add_byte_products(std::uint8_t (&bytes)[32], I8 (&sums)[kSums]) {
-#if defined(__AVX2__)
+QUIRE_INLINE void add_byte_products(std::uint8_t (&bytes)[kVectorBytes], ByteProducts (&sums)[kSums]) {
+#if defined(__AVX512VNNI__)
+  __m512i x = _mm512_load_si512(bytes);
+  unrolled<kSums>([&](auto i) QUIRE_LAMBDA {
+    asm volatile("" : "+v"(x));
+    sums[i] = _mm512_dpbusd_epi32(sums[i], x, x);
+  });
+#elif defined(__AVX2__)
   __m256i x = _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes));
   const __m256i ones = _mm256_set1_epi16(1);
   unrolled<kSums>([&](auto i) QUIRE_LAMBDA {
@@ -41,13 +54,13 @@ QUIRE_INLINE void add_byte_products(std::uint8_t (&bytes)[32], I8 (&sums)[kSums]
 // Returns the additions and multiplications it made.
 std::int64_t int8_products(std::int64_t rounds) {
   constexpr int kSums = 12;  // so that none waits for the one before
-  alignas(32) std::uint8_t bytes[32];
+  alignas(64) std::uint8_t bytes[kVectorBytes];
   std::memset(bytes, 3, sizeof bytes);
-  I8 sums[kSums] = {};
+  ByteProducts sums[kSums] = {};
   for (std::int64_t r = 0; r < rounds; ++r) add_byte_products(bytes, sums);
   std::int64_t kept = 0;  // so that the sums are needed
-  for (const I8& sum : sums) kept |= sum[0];
-  return rounds * kSums * 32 * 2 + (kept == -1);
+  for (const ByteProducts& sum : sums) kept |= static_cast<std::int64_t>(sum[0]);
+  return rounds * kSums * kVectorBytes * 2 + (kept == -1);
 }
 
 }  // namespace

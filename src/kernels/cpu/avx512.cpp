@@ -1,0 +1,19 @@
+// The inner loops for AVX-512 with VNNI: vectors of 256 bits, since wider ones make some processors slow down, but
+// pairs are multiplied and added by one instruction.
+#include "kernels/cpu/isa_kernels.h"
+#include "kernels/cpu/simd8.h"
+// clang-format off: the files below build on the two above
+#include "kernels/cpu/attention.inl"
+#include "kernels/cpu/matmul.inl"
+#include "kernels/cpu/pages.inl"
+#include "kernels/cpu/rows.inl"
+#include "kernels/cpu/speed.inl"
+// clang-format on
+
+namespace quire {
+
+const IsaKernels kAvx512Kernels{quantize_row, panel_bytes,    pack_panel, dot_panel,    unpack_row_f32, dot_strip_f32,
+                                rms_norm_row, layer_norm_row, silu_row,   gelu_row,     store_tokens,   attend,
+                                score,        hadamard_row,   sum_bytes,  int8_products};
+
+}  // namespace quire
