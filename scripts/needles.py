@@ -2,7 +2,8 @@
 """Facts planted in long prompts: how many does each cache policy still recall?
 
 A fact ("The code of the red lamp is 48213.") lies somewhere in a text; the prompt ends by asking for it. Only facts
-that the full cache recalls count. Policies are given the same number of tokens.
+that the full cache recalls count. Policies are given the same number of tokens. Beside it, the text's perplexity when as
+many of a context's tokens are kept.
 
     scripts/needles.py --text FILE -o docs/eviction.md
 """
@@ -39,6 +40,12 @@ def ask(args: argparse.Namespace, prompt: Path, policy: str) -> dict:
     return quire_json(args.quire, args.model, "run", *options, "-ctk", args.type_k, "-ctv", args.type_v)
 
 
+def perplexity(args: argparse.Namespace, policy: str) -> float:
+    options = ["-f", args.text, "-c", str(args.ctx), "--chunks", str(args.chunks), "-b", str(args.batch), "--cache-policy", policy]
+    out = quire_json(args.quire, args.model, "perplexity", *options, "-ctk", args.type_k, "-ctv", args.type_v)
+    return out["perplexity"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quire", default="build/quire")
@@ -50,6 +57,9 @@ def main() -> None:
     parser.add_argument("--type-v", default="f16")
     parser.add_argument("--policies", default="h2o,snapkv,window")
     parser.add_argument("--shares", default="50,25", help="percent of the prompt's tokens kept")
+    parser.add_argument("--ctx", type=int, default=2048, help="context of the perplexity")
+    parser.add_argument("--chunks", type=int, default=4, help="contexts of the perplexity")
+    parser.add_argument("--batch", type=int, default=64, help="tokens between evictions while perplexity is measured")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", help="file for the table, in Markdown")
     args = parser.parse_args()
@@ -86,14 +96,16 @@ def main() -> None:
         f"Written by `scripts/needles.py --facts {args.facts} --characters {args.characters} --seed {args.seed}` with",
         f"{version(args.quire)}, keys {args.type_k}, values {args.type_v}, on {platform.machine()}. Of {asked} facts planted in prompts of",
         f"{tokens // max(known, 1)} tokens on average, the full cache recalled {known}; those are asked again under each policy.",
+        f"Perplexity: {args.chunks} contexts of {args.ctx} tokens, second halves, {args.batch} tokens at a time.",
         "",
-        "| policy | tokens kept | recalled | bytes held at the end |",
-        "| --- | --- | --- | --- |",
-        f"| full | 100 % | {known} | {full_bytes // max(known, 1):,} |",
+        "| policy | tokens kept | recalled | bytes held at the end | perplexity |",
+        "| --- | --- | --- | --- | --- |",
+        f"| full | 100 % | {known} | {full_bytes // max(known, 1):,} | {perplexity(args, 'full'):.2f} |",
     ]
     for policy, share in runs:
         mean = held[policy, share] // max(known, 1)
-        lines.append(f"| {policy} | {share} % | {recalled[policy, share]} | {mean:,} |")
+        beside = perplexity(args, f"{policy}:{args.ctx * share // 100}")
+        lines.append(f"| {policy} | {share} % | {recalled[policy, share]} | {mean:,} | {beside:.2f} |")
     table = "\n".join(lines) + "\n"
     print(table)
     if args.output:
