@@ -77,7 +77,7 @@ def test_http_that_is_not_as_it_should_be(server, data, status):
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"null", b'"text"', b'{"prompt": "\xff"}', b'{"a":' * 100, b"[" * 100_000, b'{"prompt": 1e999}', b'{"prompt": {}}', b'{"prompt": []}', b'{"prompt": [1, "a"]}', b'{"prompt": [99999999]}', b'{"prompt": "x", "max_tokens": 9999999999999999999999}', b'{"prompt": ""}'],
+    [b"", b"{", b"[]", b"null", b'"text"', b'{"prompt": "\xff"}', b'{"a":' * 100, b"[" * 100_000, b'{"prompt": "x", "extra": {' + b",".join(b'"k%d":0' % i for i in range(400_000)) + b"}}", b'{"prompt": 1e999}', b'{"prompt": {}}', b'{"prompt": []}', b'{"prompt": [1, "a"]}', b'{"prompt": [99999999]}', b'{"prompt": "x", "max_tokens": 9999999999999999999999}', b'{"prompt": ""}'],
 )
 def test_bodies_that_are_no_request(server, body):
     status, answer = post(server, "/v1/completions", body)
