@@ -4,6 +4,7 @@
 
 #include "server/answer.h"
 #include "server/api.h"
+#include "server/conversation.h"
 #include "server/request_fields.h"
 
 namespace quire::server {

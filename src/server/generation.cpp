@@ -14,7 +14,10 @@ void Generation::start(const ExchangePtr& exchange, Engine& engine, Plan plan, M
     const int first = choices;
     choices += request.choices;
     auto stream = engine.submit(std::move(request));
-    if (!stream.ok()) return exchange->respond(to_response(to_api_error(stream.error())));
+    if (!stream.ok()) {
+      const bool of_schema = stream.error().message.starts_with("schema ");
+      return exchange->respond(to_response(to_api_error(stream.error(), of_schema ? plan.schema_field : "")));
+    }
     self->parts_.push_back({std::move(*stream), first});
   }
   self->answer_.choices.resize(static_cast<std::size_t>(choices));

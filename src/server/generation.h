@@ -32,6 +32,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::unique_ptr<Spelling> spelling;
     bool streamed = false;
     bool keep_tokens = false;  // of answers that are not streamed, for log-probabilities
+    std::string schema_field;  // where the client wrote the schema that constrains the answer
   };
   static void start(const ExchangePtr& exchange, Engine& engine, Plan plan, Metrics& metrics);
 
