@@ -15,6 +15,7 @@ struct Serving {
 
 void add_completions(Router& router, Serving context);  // /v1/completions
 void add_chat(Router& router, Serving context);         // /v1/chat/completions
+void add_responses(Router& router, Serving context);    // /v1/responses
 void add_messages(Router& router, Serving context);     // /v1/messages, as Anthropic's clients ask
 void add_embeddings(Router& router, Serving context);   // /v1/embeddings
 void add_text_routes(Router& router, Serving context);  // /tokenize, /detokenize, /apply-template

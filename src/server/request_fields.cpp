@@ -11,7 +11,7 @@ constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
 constexpr std::size_t kMostStops = 16, kMostBiases = 1024;
 
 Api<std::int64_t> max_tokens_from(const Fields& fields) {
-  for (const char* name : {"max_completion_tokens", "max_tokens", "n_predict"}) {
+  for (const char* name : {"max_completion_tokens", "max_output_tokens", "max_tokens", "n_predict"}) {
     if (fields.has(name)) return fields.integer(name, -1, std::string_view(name) == "n_predict" ? -1 : 1, kMostTokens);
   }
   return std::int64_t{-1};
