@@ -11,6 +11,7 @@
 #include "engine/cost_model.h"
 #include "engine/draft_model.h"
 #include "engine/model_parts.h"
+#include "engine/request_view.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "grammar/grammar_cache.h"
@@ -337,6 +338,7 @@ EngineStats Engine::stats() const {
   const std::scoped_lock lock(s.mutex);
   EngineStats stats;
   const EngineTotals& t = s.totals;
+  stats.max_running = s.options.max_running;
   stats.running = std::ssize(s.scheduler.running());
   stats.waiting = std::ssize(s.scheduler.waiting());
   stats.submitted = t.submitted;
@@ -368,6 +370,16 @@ EngineStats Engine::stats() const {
 CacheView Engine::cache_view() const {
   const std::scoped_lock lock(state_->mutex);
   return state_->cache->view();
+}
+
+std::vector<RequestView> Engine::requests() const {
+  const State& s = *state_;
+  const std::scoped_lock lock(s.mutex);
+  std::vector<RequestView> views;
+  for (const auto* jobs : {&s.scheduler.running(), &s.scheduler.waiting()}) {
+    for (const auto& job : *jobs) views.push_back(view_of(*job, *s.cache));
+  }
+  return views;
 }
 
 void Engine::forget_cached() {

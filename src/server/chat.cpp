@@ -30,6 +30,11 @@ class ChatSpelling : public Spelling {
       send(to, i, {{"role", "assistant"}, {"content", calls_only ? Json() : Json("")}}, Json(), Json());
     }
   }
+  void progress(Exchange& to, int index, const PromptProgress& done) override {
+    Json document = chunk(index, Json::object(), Json(), Json());
+    document["prompt_progress"] = progress_of(done);
+    to.send_event("data: " + document.dump());
+  }
   void token(Exchange& to, int index, const StreamEvent& event) override {
     Speaker& speaker = speakers_[static_cast<std::size_t>(index)];
     Json logprobs;
@@ -133,13 +138,16 @@ class ChatSpelling : public Spelling {
             {"system_fingerprint", "quire"},
             {"choices", std::move(choices)}};
   }
-  void send(Exchange& to, int index, Json delta, Json logprobs, Json finish) {
+  Json chunk(int index, Json delta, Json logprobs, Json finish) const {
     Json document = frame("chat.completion.chunk", Json::array({{{"index", index},
                                                                  {"delta", std::move(delta)},
                                                                  {"logprobs", std::move(logprobs)},
                                                                  {"finish_reason", std::move(finish)}}}));
     if (shape_.usage) document["usage"] = nullptr;
-    to.send_event("data: " + written(document));
+    return document;
+  }
+  void send(Exchange& to, int index, Json delta, Json logprobs, Json finish) {
+    to.send_event("data: " + written(chunk(index, std::move(delta), std::move(logprobs), std::move(finish))));
   }
 
   Shape shape_;

@@ -74,6 +74,10 @@ void Generation::take(std::size_t part, StreamEvent event) {
     return;
   }
   const int choice = parts_[part].first_choice + event.choice;
+  if (event.progress) {
+    if (streamed_) spelling_->progress(*exchange_, choice, *event.progress);
+    return;
+  }
   AnswerChoice& to = answer_.choices[static_cast<std::size_t>(choice)];
   if (event.end) to.stop = event.end;
   if (streamed_) spelling_->token(*exchange_, choice, event);

@@ -19,6 +19,7 @@ class Spelling {
  public:
   virtual ~Spelling() = default;
   virtual void open(Exchange&) {}
+  virtual void progress(Exchange&, int /*choice*/, const PromptProgress&) {}
   virtual void token(Exchange& to, int choice, const StreamEvent& event) = 0;
   virtual void close(Exchange& to, const Answer& answer) = 0;
   virtual void fail(Exchange& to, const ApiError& error) = 0;

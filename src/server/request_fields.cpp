@@ -179,6 +179,8 @@ Api<Asked> asked_from(const Fields& fields, const Caller& caller, const Models& 
   QUIRE_TRY(ServedModel* const served, model_from(fields, models));
   QUIRE_TRY(Request request, request_from(fields, caller));
   QUIRE_TRY(const StreamOptions streaming, stream_options_from(fields));
+  QUIRE_TRY(const bool progress, fields.boolean("return_progress", false));
+  request.report_progress = progress && streaming.streamed;
   return Asked{served, std::move(request), streaming};
 }
 
