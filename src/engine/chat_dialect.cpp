@@ -79,6 +79,21 @@ Json call_json(const ToolCall& call, ChatDialect::Calls as) {
       {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", std::move(arguments)}}}};
 }
 
+void guard_strings(Json& json, const ChatDialect::Guard& guard) {
+  if (json.is_string()) {
+    json = guard(json.get_ref<const std::string&>());
+  } else if (json.is_array()) {
+    for (Json& item : json) guard_strings(item, guard);
+  } else if (json.is_object()) {
+    Json safe = Json::object();
+    for (auto& [name, value] : json.items()) {
+      guard_strings(value, guard);
+      safe[guard(name)] = std::move(value);
+    }
+    json = std::move(safe);
+  }
+}
+
 }  // namespace
 
 ChatDialect::ChatDialect(ChatTemplate chat_template, std::string bos, std::string eos)
@@ -143,11 +158,16 @@ Json ChatDialect::context(std::span<const Message> messages, const Json& tools) 
   return context;
 }
 
-Result<std::string> ChatDialect::render(std::span<const Message> messages, const ChatOptions& options) const {
+Result<std::string> ChatDialect::render(std::span<const Message> messages, const ChatOptions& options,
+                                        const Guard& guard) const {
   const bool parses = json_shape(options.tools) == JsonShape::good;
   const Json tools = options.tools.empty() ? Json::array() : Json::parse(parses ? options.tools : "", nullptr, false);
   if (!tools.is_array()) return fail(Errc::invalid_argument, "the tools are not JSON; expected a list of functions");
-  QUIRE_TRY(std::string text, template_.render(context(messages, tools)));
+  Json variables = context(messages, tools);
+  for (const char* name : {"messages", "tools"}) {
+    if (variables.contains(name)) guard_strings(variables[name], guard);
+  }
+  QUIRE_TRY(std::string text, template_.render(variables));
   if (options.begins_call) text += before_call_;
   return text;
 }

@@ -2,6 +2,7 @@
 // into the messages as text.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 
@@ -14,8 +15,10 @@ class ChatDialect {
  public:
   ChatDialect(ChatTemplate chat_template, std::string bos, std::string eos);
 
-  // A conversation up to where the assistant is to speak.
-  Result<std::string> render(std::span<const Message> messages, const ChatOptions& options) const;
+  // A conversation up to where the assistant is to speak. Whatever is said in it goes through `guard` first: only
+  // the template may write control tokens.
+  using Guard = std::function<std::string(std::string_view)>;
+  Result<std::string> render(std::span<const Message> messages, const ChatOptions& options, const Guard& guard) const;
 
   // How the template takes a call's arguments: some write an object as JSON, others expect that somebody has.
   enum class Calls { as_objects, as_strings, unknown };

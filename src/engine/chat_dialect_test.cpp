@@ -25,7 +25,7 @@ const std::vector<Message> kTalk{{"system", "Be brief."},
                                  {"tool", "3", {}, "abcdefghi"}};
 
 std::string render(const ChatDialect& with, std::span<const Message> messages, const ChatOptions& options) {
-  auto text = with.render(messages, options);
+  auto text = with.render(messages, options, [](std::string_view said) { return std::string(said); });
   EXPECT_TRUE(text.ok()) << text.error().message;
   return text.ok() ? *text : "";
 }
@@ -87,8 +87,32 @@ TEST(ChatDialect, ArgumentsGoAsTheTemplateTakesThem) {
 }
 
 TEST(ChatDialect, ToolsMustBeAList) {
-  EXPECT_FALSE(shape("chatml").render(kTalk, {.tools = "{}"}).ok());
-  EXPECT_FALSE(shape("chatml").render(kTalk, {.tools = "nonsense"}).ok());
+  const auto as_it_is = [](std::string_view said) { return std::string(said); };
+  EXPECT_FALSE(shape("chatml").render(kTalk, {.tools = "{}"}, as_it_is).ok());
+  EXPECT_FALSE(shape("chatml").render(kTalk, {.tools = "nonsense"}, as_it_is).ok());
+}
+
+// Everything that did not come from the template, wherever the template puts it.
+TEST(ChatDialect, WhatIsSaidIsGuarded) {
+  const auto guard = [](std::string_view said) {
+    std::string safe(said);
+    for (std::size_t at = 0; (at = safe.find("EVIL", at)) != safe.npos;) safe.replace(at, 4, "tame");
+    return safe;
+  };
+  const std::string tools = R"([{"type": "function", "function": {"name": "EVIL1", "description": "EVIL2",
+      "parameters": {"type": "object", "properties": {"EVIL3": {"enum": ["EVIL4"]}}}}}])";
+  const std::vector<Message> talk{{"system", "EVIL5"},
+                                  {"user", "EVIL6"},
+                                  {"assistant", "EVIL7", {{"EVIL8", "EVIL9", R"({"EVILa": ["EV\u0049Lb"]})"}}},
+                                  {"tool", "EVILc", {}, "EVIL8"}};
+  for (const char* name : {"chatml", "thinking_tools", "turns"}) {
+    const auto text = shape(name).render(talk, {.tools = tools}, guard);
+    ASSERT_TRUE(text.ok()) << name << ": " << text.error().message;
+    EXPECT_EQ(text->find("EVIL"), text->npos) << *text;
+    for (const char* said : {"tame2", "tame5", "tame6", "tame9", "tamea", "tamec"}) {
+      EXPECT_NE(text->find(said), text->npos) << name << " lacks " << said << ": " << *text;
+    }
+  }
 }
 
 }  // namespace

@@ -26,6 +26,22 @@ ModelInfo make_info(const std::string& path, const ModelConfig& c, const Weights
   return info;
 }
 
+// One of the characters that Unicode sets apart for use inside programs, and that nobody said.
+std::optional<std::string> unused_character(std::span<const Message> messages, const ChatOptions& options) {
+  for (char last = '\x90'; last <= '\xAF'; ++last) {  // U+FDD0 to U+FDEF
+    const std::string character{'\xEF', '\xB7', last};
+    const auto in = [&](const std::string& text) { return text.find(character) != text.npos; };
+    const bool used = in(options.tools) || std::ranges::any_of(messages, [&](const Message& m) {
+                        return in(m.role) || in(m.content) || in(m.tool_call_id) ||
+                               std::ranges::any_of(m.tool_calls, [&](const ToolCall& call) {
+                                 return in(call.id) || in(call.name) || in(call.arguments);
+                               });
+                      });
+    if (!used) return character;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
@@ -85,9 +101,13 @@ Result<std::vector<TokenId>> Model::chat_prompt(std::span<const Message> message
   if (!parts_->chat) {
     return fail(Errc::unsupported, "{}: the file has no chat template; complete text with -p instead", info().path);
   }
-  QUIRE_TRY(const std::string text, parts_->chat->render(messages, options));
+  const auto guard = unused_character(messages, options);
+  if (!guard) return fail(Errc::invalid_argument, "the messages use all noncharacters of Unicode; leave one out");
+  QUIRE_TRY(const std::string text, parts_->chat->render(messages, options, [&](std::string_view said) {
+    return tokenizer.guarded(said, *guard);
+  }));
   // Most templates write the BOS token themselves; it is not wanted twice.
-  auto tokens = tokenizer.encode(text, false, Tokenizer::Special::parse);
+  auto tokens = tokenizer.encode_guarded(text, *guard);
   if (tokenizer.adds_bos() && tokenizer.bos() && (tokens.empty() || tokens.front() != *tokenizer.bos())) {
     tokens.insert(tokens.begin(), *tokenizer.bos());
   }
