@@ -219,7 +219,9 @@ class Engine {
   EngineStats stats() const;
   CacheView cache_view() const;
   std::vector<RequestView> requests() const;  // those that run come first
-  void forget_cached();                       // pages that no running request holds
+  void forget_cached();                       // pages that no running request holds, pinned or not
+  // Ends the term (Request::keep) of every request with this prompt, salt and policy: so many there were.
+  Result<std::int64_t> unpin(Request request);
   const Model& model() const;
   std::int64_t context() const;
 

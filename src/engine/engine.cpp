@@ -18,16 +18,6 @@
 
 namespace quire {
 
-Branch new_branch(const Job& job, const Tokenizer& tokenizer, int choice) {
-  const std::vector<TokenId>& tokens = job.branches.empty() ? job.request.tokens : job.branches[0].tokens;
-  SamplingOptions sampling = job.request.sampling;
-  sampling.seed += static_cast<std::uint64_t>(choice);
-  static std::atomic<std::uint64_t> next_id{0};
-  Branch branch{choice, {tokens.begin(), tokens.begin() + job.prompt}, sampling, tokenizer, job.request.stop};
-  branch.id = next_id++;
-  return branch;
-}
-
 struct Engine::State {
   State(std::shared_ptr<const Model> model_, const EngineOptions& options_, const Ops& ops,
         std::unique_ptr<KvCache> cache_)
@@ -262,6 +252,12 @@ Result<CacheLookup> Engine::look_up(Request request) {
   QUIRE_TRY(const auto job, state_->accept(std::move(request)));
   const std::scoped_lock lock(state_->mutex);
   return state_->scheduler.look_up(*job);
+}
+
+Result<std::int64_t> Engine::unpin(Request request) {
+  QUIRE_TRY(const auto job, state_->accept(std::move(request)));
+  const std::scoped_lock lock(state_->mutex);
+  return state_->scheduler.unpin(*job);
 }
 
 Step Engine::State::decide(std::vector<std::unique_ptr<Job>> arrived) {
