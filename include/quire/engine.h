@@ -72,6 +72,7 @@ struct Request {
   // Prompt tokens from this one on come first in the stream, with their log-probabilities; -1: none do.
   std::int64_t score_from = -1;
   Embedding embedding = Embedding::none;  // of the prompt: comes before the answer
+  bool report_progress = false;           // events tell how far the prompt is
 
   int priority = 0;                   // higher goes first, and is preempted last
   std::string cache_policy;           // empty: the engine's
@@ -84,6 +85,13 @@ struct TokenProbability {
   float log_probability;
 };
 
+struct PromptProgress {
+  std::int64_t total = 0;   // tokens
+  std::int64_t cached = 0;  // of those, found in the cache
+  std::int64_t done = 0;    // computed by now, and those found
+  double ms = 0;            // since it was let in
+};
+
 // A token of one choice, or the end of it.
 struct StreamEvent {
   int choice = 0;
@@ -93,6 +101,7 @@ struct StreamEvent {
   std::optional<TokenProbability> chosen;
   std::vector<TokenProbability> alternatives;  // likeliest first
   std::vector<float> embedding;                // of the prompt, in one event of its own; its length is 1
+  std::optional<PromptProgress> progress;      // likewise in events of its own
   std::optional<StopReason> end;
 };
 
@@ -167,8 +176,20 @@ class Stream {
   std::shared_ptr<State> state_;
 };
 
+// A request that the engine has.
+struct RequestView {
+  std::uint64_t id = 0;  // in order of arrival
+  bool running = false;  // else it waits in line
+  int choices = 1;
+  std::int64_t prompt_tokens = 0, prompt_done = 0;  // of those, in the cache
+  std::int64_t cached_tokens = 0;                   // found there at first
+  std::int64_t generated_tokens = 0, max_tokens = -1;
+  bool speculates = false;
+};
+
 struct EngineStats {
   std::int64_t running = 0, waiting = 0;  // requests
+  std::int64_t max_running = 0;           // sequences computed together
   std::uint64_t submitted = 0, finished = 0, cancelled = 0, refused = 0, failed = 0;
   std::uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   std::uint64_t computed_tokens = 0;  // positions that went through the model
@@ -197,7 +218,10 @@ class Engine {
 
   EngineStats stats() const;
   CacheView cache_view() const;
-  void forget_cached();  // pages that no running request holds
+  std::vector<RequestView> requests() const;  // those that run come first
+  void forget_cached();                       // pages that no running request holds, pinned or not
+  // Ends the term (Request::keep) of every request with this prompt, salt and policy: so many there were.
+  Result<std::int64_t> unpin(Request request);
   const Model& model() const;
   std::int64_t context() const;
 

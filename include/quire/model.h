@@ -30,9 +30,22 @@ struct ModelInfo {
   std::uint64_t weights_bytes = 0;  // of the tensors, as the file stores them
 };
 
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  // a JSON object
+};
+
 struct Message {
-  std::string role;  // "system", "user" or "assistant"
+  std::string role;  // "system", "user", "assistant" or "tool"
   std::string content;
+  std::vector<ToolCall> tool_calls = {};  // of the assistant
+  std::string tool_call_id = {};          // of a tool: the call it answers
+};
+
+struct ChatOptions {
+  std::string tools = {};    // functions the assistant may call: a JSON list, as OpenAI's API takes it; empty: none
+  bool begins_call = false;  // the prompt ends where {"name": ..., "arguments": {...}} is to be generated
 };
 
 class Model {
@@ -53,8 +66,9 @@ class Model {
   bool adds_bos() const;
 
   bool has_chat_template() const;
-  // The tokens of a conversation, up to where the assistant is to speak.
-  Result<std::vector<TokenId>> chat_prompt(std::span<const Message> messages) const;
+  // The tokens of a conversation, up to where the assistant is to speak. What the template does not know of tools is
+  // written out: the functions into the system message, calls and what they gave as <tool_call> and <tool_response>.
+  Result<std::vector<TokenId>> chat_prompt(std::span<const Message> messages, const ChatOptions& options = {}) const;
 
   struct Parts;  // for the inside of the library
   const Parts& parts() const { return *parts_; }

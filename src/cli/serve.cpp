@@ -93,6 +93,7 @@ Result<void> serve(const Options& options) {
   const server::Serving serving{models, metrics};
   server::add_completions(router, serving);
   server::add_chat(router, serving);
+  server::add_responses(router, serving);
   server::add_messages(router, serving);
   server::add_embeddings(router, serving);
   server::add_text_routes(router, serving);

@@ -146,6 +146,15 @@ void Committer::embed(const Work& work, const Runner& runner) {
   job.embedded = true;
 }
 
+void Committer::tell_progress(const Work& work) {
+  const Job& job = *work.job;
+  if (!job.request.report_progress || job.first_token != Clock::time_point{}) return;
+  StreamEvent event;
+  event.progress = PromptProgress{job.prompt, job.report.cached_tokens, work.first + work.tokens,
+                                  milliseconds(job.admitted, Clock::now())};
+  job.stream->push(std::move(event));
+}
+
 // Draws after the branch's last token, and after every guess that came true: so many did.
 std::int64_t Committer::draw(Work& work, const Runner& runner) {
   const std::int64_t drafted = std::ssize(work.drafts);
@@ -190,6 +199,7 @@ void Committer::commit(Step& step, const Runner& runner) {
     totals_.computed_tokens += static_cast<std::uint64_t>(work.rows());
     score_prompt(work, runner);
     embed(work, runner);
+    tell_progress(work);
     const std::int64_t accepted = work.complete() && !job.beams ? draw(work, runner) : 0;
     const std::int64_t end = work.first + work.tokens + accepted;
     cache_.commit(

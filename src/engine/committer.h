@@ -38,6 +38,7 @@ class Committer {
  private:
   void score_prompt(const Work& work, const Runner& runner);
   void embed(const Work& work, const Runner& runner);
+  static void tell_progress(const Work& work);
   // A guess that was drawn from chances; none: draw afresh.
   struct Guess {
     TokenId token = 0;

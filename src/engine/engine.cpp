@@ -11,21 +11,12 @@
 #include "engine/cost_model.h"
 #include "engine/draft_model.h"
 #include "engine/model_parts.h"
+#include "engine/request_view.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "grammar/grammar_cache.h"
 
 namespace quire {
-
-Branch new_branch(const Job& job, const Tokenizer& tokenizer, int choice) {
-  const std::vector<TokenId>& tokens = job.branches.empty() ? job.request.tokens : job.branches[0].tokens;
-  SamplingOptions sampling = job.request.sampling;
-  sampling.seed += static_cast<std::uint64_t>(choice);
-  static std::atomic<std::uint64_t> next_id{0};
-  Branch branch{choice, {tokens.begin(), tokens.begin() + job.prompt}, sampling, tokenizer, job.request.stop};
-  branch.id = next_id++;
-  return branch;
-}
 
 struct Engine::State {
   State(std::shared_ptr<const Model> model_, const EngineOptions& options_, const Ops& ops,
@@ -263,6 +254,12 @@ Result<CacheLookup> Engine::look_up(Request request) {
   return state_->scheduler.look_up(*job);
 }
 
+Result<std::int64_t> Engine::unpin(Request request) {
+  QUIRE_TRY(const auto job, state_->accept(std::move(request)));
+  const std::scoped_lock lock(state_->mutex);
+  return state_->scheduler.unpin(*job);
+}
+
 Step Engine::State::decide(std::vector<std::unique_ptr<Job>> arrived) {
   const std::scoped_lock lock(mutex);
   totals.submitted += arrived.size();
@@ -337,6 +334,7 @@ EngineStats Engine::stats() const {
   const std::scoped_lock lock(s.mutex);
   EngineStats stats;
   const EngineTotals& t = s.totals;
+  stats.max_running = s.options.max_running;
   stats.running = std::ssize(s.scheduler.running());
   stats.waiting = std::ssize(s.scheduler.waiting());
   stats.submitted = t.submitted;
@@ -368,6 +366,16 @@ EngineStats Engine::stats() const {
 CacheView Engine::cache_view() const {
   const std::scoped_lock lock(state_->mutex);
   return state_->cache->view();
+}
+
+std::vector<RequestView> Engine::requests() const {
+  const State& s = *state_;
+  const std::scoped_lock lock(s.mutex);
+  std::vector<RequestView> views;
+  for (const auto* jobs : {&s.scheduler.running(), &s.scheduler.waiting()}) {
+    for (const auto& job : *jobs) views.push_back(view_of(*job, *s.cache));
+  }
+  return views;
 }
 
 void Engine::forget_cached() {

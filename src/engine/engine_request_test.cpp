@@ -275,6 +275,62 @@ TEST(EngineRequest, KeptPromptsOutliveOthersUntilTheRoomIsNeeded) {
   EXPECT_EQ(run(engine, ask(prompt(90, 10), 1)).report.cached_tokens, 0) << "the first of the others has left";
 }
 
+TEST(EngineRequest, WhatWasKeptCanBeLetGo) {
+  EngineOptions options;
+  options.cache.bytes = 400 << 10;
+  Engine engine = start(load("llama"), options);
+  Request kept = ask(prompt(96), 1);
+  kept.keep = std::chrono::minutes(10);
+  run(engine, kept);
+  Request other = kept, salted = kept;
+  other.tokens.pop_back();
+  salted.salt = "somebody else";
+  EXPECT_EQ(*engine.unpin(other), 0) << "another prompt";
+  EXPECT_EQ(*engine.unpin(salted), 0) << "another's prompt";
+  EXPECT_EQ(*engine.unpin(kept), 1);
+  EXPECT_EQ(*engine.unpin(kept), 0) << "it is gone";
+  for (int i = 10; i < 60; ++i) run(engine, ask(prompt(90, i), 1));
+  EXPECT_EQ(run(engine, ask(prompt(96), 1)).report.cached_tokens, 0) << "it left like any other";
+}
+
+TEST(EngineRequest, PromptsTellHowFarTheyAre) {
+  EngineOptions options;
+  options.max_batch = 40;
+  Engine engine = start(load("llama"), options);
+  Request request = ask(prompt(100), 3);
+  request.report_progress = true;
+  auto stream = engine.submit(request);
+  ASSERT_TRUE(stream.ok());
+  std::vector<std::int64_t> done;
+  while (const auto event = stream->next()) {
+    if (event->token || !event->progress) continue;
+    EXPECT_EQ(event->progress->total, 100);
+    EXPECT_EQ(event->progress->cached, 0);
+    done.push_back(event->progress->done);
+  }
+  EXPECT_EQ(done, (std::vector<std::int64_t>{40, 80, 100}));
+  EXPECT_EQ(run(engine, request).choices[0].tokens.size(), 3) << "who only waits for the end is not disturbed";
+}
+
+TEST(EngineRequest, WhatRunsCanBeLookedAt) {
+  EngineOptions options;
+  options.stream_tokens = 2;
+  Engine engine = start(load("llama"), options);
+  EXPECT_TRUE(engine.requests().empty());
+  auto stream = engine.submit(ask(prompt(40), 50));
+  ASSERT_TRUE(stream.ok());
+  ASSERT_TRUE(stream->next().has_value());
+  const auto seen = engine.requests();
+  ASSERT_EQ(seen.size(), 1);
+  EXPECT_TRUE(seen[0].running);
+  EXPECT_EQ(seen[0].prompt_tokens, 40);
+  EXPECT_EQ(seen[0].prompt_done, 40);
+  EXPECT_EQ(seen[0].max_tokens, 50);
+  EXPECT_GT(seen[0].generated_tokens, 0);
+  EXPECT_TRUE(stream->wait().ok());
+  EXPECT_TRUE(engine.requests().empty());
+}
+
 TEST(EngineRequest, MissesAreExplained) {
   EngineOptions options;
   options.cache.bytes = 400 << 10;

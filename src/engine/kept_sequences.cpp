@@ -30,12 +30,22 @@ bool KeptSequences::release_one() {
   return true;
 }
 
-void KeptSequences::release_expired(Clock::time_point now) {
-  std::erase_if(kept_, [&](const Kept& kept) {
-    if (kept.until == kNoTerm || kept.until > now) return false;
+template <class Goes>
+std::int64_t KeptSequences::release_where(Goes&& goes) {
+  return static_cast<std::int64_t>(std::erase_if(kept_, [&](const Kept& kept) {
+    if (kept.until == kNoTerm || !goes(kept)) return false;
     cache_.release(kept.sequence);
     return true;
-  });
+  }));
+}
+
+void KeptSequences::release_expired(Clock::time_point now) {
+  release_where([&](const Kept& kept) { return kept.until <= now; });
+}
+
+std::int64_t KeptSequences::release_pinned(const Kind& kind, std::span<const TokenId> tokens) {
+  return release_where(
+      [&](const Kept& kept) { return kept.kind == kind && std::ranges::equal(cache_.tokens(kept.sequence), tokens); });
 }
 
 }  // namespace quire

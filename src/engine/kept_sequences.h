@@ -36,6 +36,8 @@ class KeptSequences {
 
   bool release_one();  // false where there is none
   void release_expired(Clock::time_point now);
+  // Those with a term that have exactly these tokens: so many there were.
+  std::int64_t release_pinned(const Kind& kind, std::span<const TokenId> tokens);
 
  private:
   struct Kept {
@@ -43,6 +45,9 @@ class KeptSequences {
     Kind kind;
     Clock::time_point until;
   };
+
+  template <class Goes>
+  std::int64_t release_where(Goes&& goes);  // of those with a term
 
   KvCache& cache_;
   std::int64_t most_;       // without a term

@@ -26,6 +26,22 @@ ModelInfo make_info(const std::string& path, const ModelConfig& c, const Weights
   return info;
 }
 
+// One of the characters that Unicode sets apart for use inside programs, and that nobody said.
+std::optional<std::string> unused_character(std::span<const Message> messages, const ChatOptions& options) {
+  for (char last = '\x90'; last <= '\xAF'; ++last) {  // U+FDD0 to U+FDEF
+    const std::string character{'\xEF', '\xB7', last};
+    const auto in = [&](const std::string& text) { return text.find(character) != text.npos; };
+    const bool used = in(options.tools) || std::ranges::any_of(messages, [&](const Message& m) {
+                        return in(m.role) || in(m.content) || in(m.tool_call_id) ||
+                               std::ranges::any_of(m.tool_calls, [&](const ToolCall& call) {
+                                 return in(call.id) || in(call.name) || in(call.arguments);
+                               });
+                      });
+    if (!used) return character;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
@@ -41,12 +57,15 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
   auto tokenizer = Tokenizer::create(std::move(vocab));
   if (!tokenizer.ok()) return fail(tokenizer.error().code, "{}: {}", path, tokenizer.error().message);
 
-  std::optional<ChatTemplate> chat_template;
+  std::optional<ChatDialect> chat;
   if (gguf.has("tokenizer.chat_template")) {
     QUIRE_TRY(const auto source, gguf.string("tokenizer.chat_template"));
     auto parsed = ChatTemplate::parse(source);
     if (!parsed.ok()) return fail(parsed.error().code, "{}: chat template: {}", path, parsed.error().message);
-    chat_template = std::move(*parsed);
+    const auto spelled = [&](std::optional<TokenId> token) {
+      return token ? std::string(tokenizer->piece(*token)) : std::string();
+    };
+    chat.emplace(std::move(*parsed), spelled(tokenizer->bos()), spelled(tokenizer->eos()));
   }
   ModelInfo info = make_info(path, config, weights);
   std::unique_ptr<const Parts> parts(new Parts{std::move(file),
@@ -54,7 +73,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
                                                std::move(config),
                                                std::move(weights),
                                                std::move(*tokenizer),
-                                               std::move(chat_template),
+                                               std::move(chat),
                                                std::move(info),
                                                {}});
   return std::shared_ptr<const Model>(new Model(std::move(parts)));
@@ -75,24 +94,20 @@ bool Model::ends_generation(TokenId token) const { return parts_->tokenizer.is_e
 
 bool Model::adds_bos() const { return parts_->tokenizer.adds_bos(); }
 
-bool Model::has_chat_template() const { return parts_->chat_template.has_value(); }
+bool Model::has_chat_template() const { return parts_->chat.has_value(); }
 
-Result<std::vector<TokenId>> Model::chat_prompt(std::span<const Message> messages) const {
+Result<std::vector<TokenId>> Model::chat_prompt(std::span<const Message> messages, const ChatOptions& options) const {
   const Tokenizer& tokenizer = parts_->tokenizer;
-  if (!parts_->chat_template) {
+  if (!parts_->chat) {
     return fail(Errc::unsupported, "{}: the file has no chat template; complete text with -p instead", info().path);
   }
-  const auto spelled = [&](std::optional<TokenId> token) {
-    return token ? std::string(tokenizer.piece(*token)) : std::string();
-  };
-  Json context{{"messages", Json::array()},
-               {"add_generation_prompt", true},
-               {"bos_token", spelled(tokenizer.bos())},
-               {"eos_token", spelled(tokenizer.eos())}};
-  for (const Message& m : messages) context["messages"].push_back({{"role", m.role}, {"content", m.content}});
-  QUIRE_TRY(const std::string text, parts_->chat_template->render(context));
+  const auto guard = unused_character(messages, options);
+  if (!guard) return fail(Errc::invalid_argument, "the messages use all noncharacters of Unicode; leave one out");
+  QUIRE_TRY(const std::string text, parts_->chat->render(messages, options, [&](std::string_view said) {
+    return tokenizer.guarded(said, *guard);
+  }));
   // Most templates write the BOS token themselves; it is not wanted twice.
-  auto tokens = tokenizer.encode(text, false, Tokenizer::Special::parse);
+  auto tokens = tokenizer.encode_guarded(text, *guard);
   if (tokenizer.adds_bos() && tokenizer.bos() && (tokens.empty() || tokens.front() != *tokenizer.bos())) {
     tokens.insert(tokens.begin(), *tokenizer.bos());
   }

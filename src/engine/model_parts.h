@@ -4,12 +4,12 @@
 #include <mutex>
 #include <optional>
 
+#include "engine/chat_dialect.h"
 #include "loader/gguf.h"
 #include "loader/mapped_file.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "quire/model.h"
-#include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace quire {
@@ -20,7 +20,7 @@ struct Model::Parts {
   ModelConfig config;
   mutable Weights weights;
   Tokenizer tokenizer;
-  std::optional<ChatTemplate> chat_template;
+  std::optional<ChatDialect> chat;
   ModelInfo info;
   mutable std::once_flag packing;
 

@@ -132,6 +132,8 @@ void Scheduler::keep(const Job& job, const Branch& branch) {
   kept_.add(fork(branch.sequence), kind(job), Clock::now() + job.request.keep);
 }
 
+std::int64_t Scheduler::unpin(const Job& job) { return kept_.release_pinned(kind(job), job.branches[0].tokens); }
+
 void Scheduler::forget_kept() {
   while (kept_.release_one()) {
   }

@@ -35,6 +35,7 @@ class Scheduler {
   void close(const Job& job, Branch& branch);
   // The prompt's pages stay for as long as the request says, unless the room is needed.
   void keep(const Job& job, const Branch& branch);
+  std::int64_t unpin(const Job& job);  // ends the terms of others with this prompt: so many there were
   void forget_kept();
 
   // What would be found of a prompt that is not in line.

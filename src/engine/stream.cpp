@@ -93,6 +93,7 @@ Result<Completion> Stream::wait() {
       completion.prompt.push_back(*event->chosen);
       continue;
     }
+    if (event->progress) continue;
     if (!event->embedding.empty()) {
       completion.embedding = std::move(event->embedding);
       continue;

@@ -84,6 +84,10 @@ Json timings_of(const RequestReport& r) {
           {"draft_n_accepted", r.accepted_tokens}};
 }
 
+Json progress_of(const PromptProgress& p) {
+  return {{"total", p.total}, {"cache", p.cached}, {"processed", p.done}, {"time_ms", p.ms}};
+}
+
 Json cache_of(const RequestReport& r) {
   return {{"cached_tokens", r.cached_tokens},
           {"miss_reason", spelled_miss(r.miss)},

@@ -36,6 +36,7 @@ const char* finish_reason(StopReason stop);  // "stop" or "length"
 const char* spelled_miss(MissReason reason);
 Json usage_of(const RequestReport& report);
 Json timings_of(const RequestReport& report);
+Json progress_of(const PromptProgress& progress);
 Json cache_of(const RequestReport& report);  // why no more of the prompt was found
 
 // How a token reads by itself: half a character is a replacement character.

@@ -15,11 +15,12 @@ struct Serving {
 
 void add_completions(Router& router, Serving context);  // /v1/completions
 void add_chat(Router& router, Serving context);         // /v1/chat/completions
+void add_responses(Router& router, Serving context);    // /v1/responses
 void add_messages(Router& router, Serving context);     // /v1/messages, as Anthropic's clients ask
 void add_embeddings(Router& router, Serving context);   // /v1/embeddings
 void add_text_routes(Router& router, Serving context);  // /tokenize, /detokenize, /apply-template
 void add_status(Router& router, Serving context);       // /health, /v1/models, /props, /metrics
-void add_cache(Router& router, Serving context);        // /v1/cache, /v1/cache/lookup
+void add_cache(Router& router, Serving context);        // /v1/cache, /v1/cache/lookup, /v1/cache/pin, /v1/cache/unpin
 void add_page(Router& router);                          // the web page
 
 // Runs a body that parses and starts; what it refuses becomes the response.

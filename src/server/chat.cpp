@@ -1,5 +1,6 @@
 // POST /v1/chat/completions: a conversation goes on.
 #include "server/api.h"
+#include "server/conversation.h"
 #include "server/generation.h"
 #include "server/random_id.h"
 #include "server/request_fields.h"
@@ -14,24 +15,42 @@ struct Shape {
   int choices = 1;
   bool usage = false;
   bool logprobs = false;
+  CallRules calls;
 };
 
 class ChatSpelling : public Spelling {
  public:
-  explicit ChatSpelling(Shape shape) : shape_(std::move(shape)) {}
+  explicit ChatSpelling(Shape shape) : shape_(std::move(shape)) {
+    speakers_.resize(static_cast<std::size_t>(shape_.choices), {CallReader(shape_.calls), 0});
+  }
 
   void open(Exchange& to) override {
-    for (int i = 0; i < shape_.choices; ++i) send(to, i, {{"role", "assistant"}, {"content", ""}}, Json(), Json());
+    const bool calls_only = shape_.calls.mode == CallRules::Mode::one || shape_.calls.mode == CallRules::Mode::list;
+    for (int i = 0; i < shape_.choices; ++i) {
+      send(to, i, {{"role", "assistant"}, {"content", calls_only ? Json() : Json("")}}, Json(), Json());
+    }
+  }
+  void progress(Exchange& to, int index, const PromptProgress& done) override {
+    Json document = chunk(index, Json::object(), Json(), Json());
+    document["prompt_progress"] = progress_of(done);
+    to.send_event("data: " + document.dump());
   }
   void token(Exchange& to, int index, const StreamEvent& event) override {
+    Speaker& speaker = speakers_[static_cast<std::size_t>(index)];
     Json logprobs;
     if (shape_.logprobs && event.token) {
       logprobs = {{"content", Json::array({token_json({*event.token, event.text, event.chosen, event.alternatives})})},
                   {"refusal", nullptr}};
     }
-    if (!event.text.empty() || !logprobs.is_null())
-      send(to, index, {{"content", event.text}}, std::move(logprobs), Json());
-    if (event.end) send(to, index, Json::object(), Json(), finish_reason(*event.end));
+    std::vector<AnswerPiece> pieces = speaker.reader.read(event.text);
+    if (event.end) {
+      for (AnswerPiece& piece : speaker.reader.finish()) pieces.push_back(std::move(piece));
+    }
+    if (pieces.empty() && !logprobs.is_null()) pieces.push_back({AnswerPiece::Kind::text, ""});
+    for (const AnswerPiece& piece : pieces) {
+      send(to, index, delta_of(speaker, piece), std::exchange(logprobs, Json()), Json());
+    }
+    if (event.end) send(to, index, Json::object(), Json(), ending(*event.end, speaker.calls > 0));
   }
   void close(Exchange& to, const Answer& answer) override {
     Json last = frame("chat.completion.chunk", Json::array());
@@ -53,10 +72,12 @@ class ChatSpelling : public Spelling {
         for (const AnswerToken& token : c.tokens) content.push_back(token_json(token));
         logprobs = {{"content", std::move(content)}, {"refusal", nullptr}};
       }
+      const ReadAnswer said = read_answer(shape_.calls, c.text);
+      const StopReason stop = c.stop.value_or(StopReason::end_of_generation);
       choices.push_back({{"index", i},
-                         {"message", {{"role", "assistant"}, {"content", c.text}, {"refusal", nullptr}}},
+                         {"message", message(said)},
                          {"logprobs", std::move(logprobs)},
-                         {"finish_reason", finish_reason(c.stop.value_or(StopReason::end_of_generation))}});
+                         {"finish_reason", ending(stop, !said.calls.empty())}});
     }
     Json document = frame("chat.completion", std::move(choices));
     document["usage"] = usage_of(answer.report);
@@ -66,6 +87,36 @@ class ChatSpelling : public Spelling {
   }
 
  private:
+  struct Speaker {
+    CallReader reader;
+    int calls;  // begun so far
+  };
+
+  static const char* ending(StopReason stop, bool called) {
+    const char* const reason = finish_reason(stop);
+    return called && reason == std::string_view("stop") ? "tool_calls" : reason;
+  }
+  static Json message(const ReadAnswer& said) {
+    const bool silent = said.text.empty() && !said.calls.empty();
+    Json json{{"role", "assistant"}, {"content", silent ? Json() : Json(said.text)}, {"refusal", nullptr}};
+    for (const Call& call : said.calls) {
+      json["tool_calls"].push_back({{"id", random_id("call_")},
+                                    {"type", "function"},
+                                    {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+    }
+    return json;
+  }
+  static Json delta_of(Speaker& speaker, const AnswerPiece& piece) {
+    if (piece.kind == AnswerPiece::Kind::text) return {{"content", piece.text}};
+    Json call{{"index", speaker.calls - 1}, {"function", {{"arguments", piece.text}}}};
+    if (piece.kind == AnswerPiece::Kind::call) {
+      call = {{"index", speaker.calls++},
+              {"id", random_id("call_")},
+              {"type", "function"},
+              {"function", {{"name", piece.text}, {"arguments", ""}}}};
+    }
+    return {{"tool_calls", Json::array({std::move(call)})}};
+  }
   Json probability_json(TokenId token, Json logprob) const {
     return {{"token", spelled(*shape_.model, token)},
             {"logprob", std::move(logprob)},
@@ -87,16 +138,20 @@ class ChatSpelling : public Spelling {
             {"system_fingerprint", "quire"},
             {"choices", std::move(choices)}};
   }
-  void send(Exchange& to, int index, Json delta, Json logprobs, Json finish) {
+  Json chunk(int index, Json delta, Json logprobs, Json finish) const {
     Json document = frame("chat.completion.chunk", Json::array({{{"index", index},
                                                                  {"delta", std::move(delta)},
                                                                  {"logprobs", std::move(logprobs)},
                                                                  {"finish_reason", std::move(finish)}}}));
     if (shape_.usage) document["usage"] = nullptr;
-    to.send_event("data: " + written(document));
+    return document;
+  }
+  void send(Exchange& to, int index, Json delta, Json logprobs, Json finish) {
+    to.send_event("data: " + written(chunk(index, std::move(delta), std::move(logprobs), std::move(finish))));
   }
 
   Shape shape_;
+  std::vector<Speaker> speakers_;  // one for each choice, where it is streamed
 };
 
 Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
@@ -108,17 +163,20 @@ Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
   QUIRE_TRY(const bool logprobs, fields.boolean("logprobs", false));
   QUIRE_TRY(const std::int64_t top, fields.integer("top_logprobs", 0, 0, kMostTopLogprobs));
   if (fields.has("top_logprobs") && !logprobs) return bad_field("top_logprobs", "given without 'logprobs': true");
-  for (const char* name : {"tools", "functions"}) {
-    if (fields.has(name)) return bad_field(name, "is not supported yet");
-  }
-  QUIRE_TRY(request.tokens, chat_prompt_from(fields, served->model()));
+  if (fields.has("functions")) return bad_field("functions", "is not supported; use 'tools'");
+  QUIRE_TRY(const Tools tools, tools_from(fields, ToolSpelling::chat));
+  QUIRE_TRY(const std::vector<Message> messages, messages_from(fields));
+  QUIRE_TRY(request.tokens, chat_prompt_of(messages, tools, served->model()));
+  QUIRE_CHECK_OK(constrain(request, tools));
   request.choices = static_cast<int>(choices);
   request.top_logprobs = logprobs ? static_cast<int>(top) : -1;
   Generation::Plan plan;
   plan.streamed = streaming.streamed;
   plan.keep_tokens = logprobs;
-  plan.spelling = std::make_unique<ChatSpelling>(Shape{random_id("chatcmpl-"), served->name, unix_seconds(),
-                                                       &served->model(), request.choices, streaming.usage, logprobs});
+  plan.schema_field = tools.choice == Tools::Choice::none ? "response_format" : "tools";
+  plan.spelling =
+      std::make_unique<ChatSpelling>(Shape{random_id("chatcmpl-"), served->name, unix_seconds(), &served->model(),
+                                           request.choices, streaming.usage, logprobs, tools.rules()});
   plan.requests.push_back(std::move(request));
   Generation::start(exchange, served->engine, std::move(plan), serving.metrics);
   return {};

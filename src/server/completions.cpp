@@ -52,6 +52,11 @@ class CompletionSpelling : public Spelling {
       }
     }
   }
+  void progress(Exchange& to, int index, const PromptProgress& done) override {
+    Json document = frame(Json::array({choice(index, "", Json(), Json())}));
+    document["prompt_progress"] = progress_of(done);
+    to.send_event("data: " + document.dump());
+  }
   void token(Exchange& to, int index, const StreamEvent& event) override {
     Json logprobs;
     if (shape_.top_logprobs >= 0 && event.token) {

@@ -2,34 +2,9 @@
 
 #include <cmath>
 
+#include "core/json_shape.h"
+
 namespace quire::server {
-namespace {
-
-constexpr int kDeepest = 64;
-
-// Before anything is built: a parser that recurses, or a value that does when it is destroyed, must not
-// run out of stack.
-bool too_deep(std::string_view text) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c == '\\') ++i;
-      if (c == '"') quoted = false;
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kDeepest) return true;
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
 std::string kind_of(const Json& value) {
   switch (value.type()) {
     case Json::value_t::null:
@@ -49,8 +24,13 @@ std::string kind_of(const Json& value) {
 
 Api<Json> parse_object(std::string_view text) {
   if (text.empty()) return ApiError{400, "the body is empty; expected a JSON object", "", "", 0};
-  if (too_deep(text)) {
-    return ApiError{400, fmt::format("the body is nested more than {} levels deep", kDeepest), "", "", 0};
+  switch (json_shape(text)) {
+    case JsonShape::good:
+      break;
+    case JsonShape::deep:
+      return ApiError{400, fmt::format("the body is nested more than {} levels deep", kDeepestJson), "", "", 0};
+    case JsonShape::wide:
+      return ApiError{400, fmt::format("the body holds an object of more than {} members", kWidestJson), "", "", 0};
   }
   try {
     Json parsed = Json::parse(text);

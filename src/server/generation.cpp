@@ -14,7 +14,10 @@ void Generation::start(const ExchangePtr& exchange, Engine& engine, Plan plan, M
     const int first = choices;
     choices += request.choices;
     auto stream = engine.submit(std::move(request));
-    if (!stream.ok()) return exchange->respond(to_response(to_api_error(stream.error())));
+    if (!stream.ok()) {
+      const bool of_schema = stream.error().message.starts_with("schema ");
+      return exchange->respond(to_response(to_api_error(stream.error(), of_schema ? plan.schema_field : "")));
+    }
     self->parts_.push_back({std::move(*stream), first});
   }
   self->answer_.choices.resize(static_cast<std::size_t>(choices));
@@ -71,6 +74,10 @@ void Generation::take(std::size_t part, StreamEvent event) {
     return;
   }
   const int choice = parts_[part].first_choice + event.choice;
+  if (event.progress) {
+    if (streamed_) spelling_->progress(*exchange_, choice, *event.progress);
+    return;
+  }
   AnswerChoice& to = answer_.choices[static_cast<std::size_t>(choice)];
   if (event.end) to.stop = event.end;
   if (streamed_) spelling_->token(*exchange_, choice, event);

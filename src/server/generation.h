@@ -19,6 +19,7 @@ class Spelling {
  public:
   virtual ~Spelling() = default;
   virtual void open(Exchange&) {}
+  virtual void progress(Exchange&, int /*choice*/, const PromptProgress&) {}
   virtual void token(Exchange& to, int choice, const StreamEvent& event) = 0;
   virtual void close(Exchange& to, const Answer& answer) = 0;
   virtual void fail(Exchange& to, const ApiError& error) = 0;
@@ -32,6 +33,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::unique_ptr<Spelling> spelling;
     bool streamed = false;
     bool keep_tokens = false;  // of answers that are not streamed, for log-probabilities
+    std::string schema_field;  // where the client wrote the schema that constrains the answer
   };
   static void start(const ExchangePtr& exchange, Engine& engine, Plan plan, Metrics& metrics);
 

@@ -1,8 +1,8 @@
 // POST /v1/messages: a conversation goes on, as Anthropic's clients ask and are answered.
-#include <map>
-
 #include "server/api.h"
+#include "server/conversation.h"
 #include "server/generation.h"
+#include "server/message_fields.h"
 #include "server/random_id.h"
 #include "server/request_fields.h"
 
@@ -14,6 +14,7 @@ struct Shape {
   std::int64_t prompt_tokens;
   std::vector<std::string> stops;
   bool breakpoints = false;  // the client marked what it wants cached
+  CallRules calls;
 };
 
 std::string anthropic_error(const ApiError& error) {
@@ -25,21 +26,22 @@ std::string anthropic_error(const ApiError& error) {
 
 class MessageSpelling : public Spelling {
  public:
-  explicit MessageSpelling(Shape shape) : shape_(std::move(shape)) {}
+  explicit MessageSpelling(Shape shape) : shape_(std::move(shape)), reader_(shape_.calls) {}
 
   void open(Exchange& to) override {
     RequestReport unknown;  // how much is cached shows when it is computed
     unknown.prompt_tokens = shape_.prompt_tokens;
     send(to, "message_start", {{"message", message(Json::array(), Json(), Json(), unknown)}});
-    send(to, "content_block_start", {{"index", 0}, {"content_block", {{"type", "text"}, {"text", ""}}}});
   }
   void token(Exchange& to, int, const StreamEvent& event) override {
-    if (event.text.empty()) return;
-    send(to, "content_block_delta", {{"index", 0}, {"delta", {{"type", "text_delta"}, {"text", event.text}}}});
+    for (const AnswerPiece& piece : reader_.read(event.text)) say(to, piece);
+    if (!event.end) return;
+    for (const AnswerPiece& piece : reader_.finish()) say(to, piece);
+    if (block_ == Block::none) begin(to, Block::text, text_block(""));
   }
   void close(Exchange& to, const Answer& answer) override {
-    const auto [reason, stop] = ending(answer.choices[0]);
-    send(to, "content_block_stop", {{"index", 0}});
+    end_block(to);
+    const auto [reason, stop] = ending(answer.choices[0], called_);
     send(to, "message_delta",
          {{"delta", {{"stop_reason", reason}, {"stop_sequence", stop}}}, {"usage", usage(answer.report)}});
     send(to, "message_stop", {{"timings", timings_of(answer.report)}, {"cache", cache_of(answer.report)}});
@@ -49,17 +51,53 @@ class MessageSpelling : public Spelling {
   }
 
   Json whole(const Answer& answer) override {
-    const auto [reason, stop] = ending(answer.choices[0]);
-    Json document =
-        message(Json::array({{{"type", "text"}, {"text", answer.choices[0].text}}}), reason, stop, answer.report);
+    const ReadAnswer said = read_answer(shape_.calls, answer.choices[0].text);
+    const auto [reason, stop] = ending(answer.choices[0], !said.calls.empty());
+    Json content = Json::array();
+    if (!said.text.empty() || said.calls.empty()) content.push_back(text_block(said.text));
+    for (const Call& call : said.calls) content.push_back(call_block(call.name, input_of(call)));
+    Json document = message(std::move(content), reason, stop, answer.report);
     document["timings"] = timings_of(answer.report);
     document["cache"] = cache_of(answer.report);
     return document;
   }
 
  private:
+  enum class Block { none, text, call };
+
+  static Json text_block(const std::string& text) { return {{"type", "text"}, {"text", text}}; }
+  static Json call_block(const std::string& name, Json input) {
+    return {{"type", "tool_use"}, {"id", random_id("toolu_")}, {"name", name}, {"input", std::move(input)}};
+  }
+  // A call that the end of the cache cut off has no arguments yet.
+  static Json input_of(const Call& call) {
+    Json input = Json::parse(call.arguments, nullptr, false);
+    return input.is_object() ? input : Json::object();
+  }
+  void begin(Exchange& to, Block block, Json content) {
+    end_block(to);
+    block_ = block;
+    send(to, "content_block_start", {{"index", index_}, {"content_block", std::move(content)}});
+  }
+  void end_block(Exchange& to) {
+    if (block_ != Block::none) send(to, "content_block_stop", {{"index", index_++}});
+    block_ = Block::none;
+  }
+  void say(Exchange& to, const AnswerPiece& piece) {
+    if (piece.kind == AnswerPiece::Kind::call) {
+      called_ = true;
+      return begin(to, Block::call, call_block(piece.text, Json::object()));
+    }
+    const bool text = piece.kind == AnswerPiece::Kind::text;
+    if (text && block_ != Block::text) begin(to, Block::text, text_block(""));
+    send(to, "content_block_delta",
+         {{"index", index_},
+          {"delta",
+           {{"type", text ? "text_delta" : "input_json_delta"}, {text ? "text" : "partial_json", piece.text}}}});
+  }
+
   // Why it ended, and by which string where that is known.
-  std::pair<Json, Json> ending(const AnswerChoice& choice) const {
+  std::pair<Json, Json> ending(const AnswerChoice& choice, bool called) const {
     switch (choice.stop.value_or(StopReason::end_of_generation)) {
       case StopReason::stop_string:
         return {"stop_sequence", shape_.stops.size() == 1 ? Json(shape_.stops[0]) : Json()};
@@ -67,7 +105,7 @@ class MessageSpelling : public Spelling {
       case StopReason::context_full:
         return {"max_tokens", Json()};
       default:
-        return {"end_turn", Json()};
+        return {called ? "tool_use" : "end_turn", Json()};
     }
   }
   Json usage(const RequestReport& r) const {
@@ -94,33 +132,11 @@ class MessageSpelling : public Spelling {
   }
 
   Shape shape_;
+  CallReader reader_;
+  Block block_ = Block::none;  // that is open
+  int index_ = 0;              // of the block
+  bool called_ = false;
 };
-
-const std::map<std::string, std::chrono::minutes> kTerms{{"5m", std::chrono::minutes(5)},
-                                                         {"1h", std::chrono::hours(1)}};
-
-// The longest time for which a breakpoint anywhere in the value asks; nothing where there is none.
-Api<std::chrono::milliseconds> term_of(const Json& value, const std::string& path) {
-  std::chrono::milliseconds longest{0};
-  for (const Json& item : value) {
-    if (!item.is_object()) continue;
-    const Fields fields(item, path);
-    QUIRE_TRY(const auto control, fields.object("cache_control"));
-    if (control) {
-      QUIRE_TRY(const std::string term, control->string("ttl", "5m"));
-      const auto known = kTerms.find(term);
-      if (known == kTerms.end()) {
-        return bad_field(path + ".cache_control.ttl", "'{}'; expected 5m or 1h", term.substr(0, 50));
-      }
-      longest = std::max<std::chrono::milliseconds>(longest, known->second);
-    }
-    if (const Json* content = fields.find("content"); content != nullptr && content->is_array()) {
-      QUIRE_TRY(const auto inner, term_of(*content, path + ".content"));
-      longest = std::max(longest, inner);
-    }
-  }
-  return longest;
-}
 
 Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
   QUIRE_TRY(const Json body, parse_object(exchange->request.body));
@@ -128,22 +144,17 @@ Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
   QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller, serving.models));
   auto& [served, request, streaming] = asked;
   if (!fields.has("max_tokens")) return bad_field("max_tokens", "is missing");
-  if (fields.has("tools")) return bad_field("tools", "is not supported yet");
+  QUIRE_TRY(const Tools tools, tools_from(fields, ToolSpelling::anthropic));
   QUIRE_TRY(request.stop, stops_from(fields, "stop_sequences"));
-  QUIRE_TRY(const std::string system, text_from(fields, "system"));
-  QUIRE_TRY(std::vector<Message> messages, messages_from(fields));
-  if (!system.empty()) messages.insert(messages.begin(), {"system", system});
-  for (const char* name : {"system", "messages"}) {
-    const Json* value = fields.find(name);
-    if (value == nullptr || !value->is_array()) continue;
-    QUIRE_TRY(const auto term, term_of(*value, name));
-    request.keep = std::max(request.keep, term);
-  }
-  QUIRE_TRY(request.tokens, chat_prompt_of(messages, served->model()));
+  QUIRE_TRY(const std::vector<Message> messages, anthropic_messages_from(fields));
+  QUIRE_TRY(const auto term, anthropic_term_from(fields));
+  request.keep = std::max(request.keep, term);
+  QUIRE_TRY(request.tokens, chat_prompt_of(messages, tools, served->model()));
+  QUIRE_CHECK_OK(constrain(request, tools));
   Generation::Plan plan;
   plan.streamed = streaming.streamed;
-  plan.spelling = std::make_unique<MessageSpelling>(
-      Shape{random_id("msg-"), served->name, std::ssize(request.tokens), request.stop, request.keep.count() > 0});
+  plan.spelling = std::make_unique<MessageSpelling>(Shape{random_id("msg-"), served->name, std::ssize(request.tokens),
+                                                          request.stop, request.keep.count() > 0, tools.rules()});
   plan.requests.push_back(std::move(request));
   Generation::start(exchange, served->engine, std::move(plan), serving.metrics);
   return {};

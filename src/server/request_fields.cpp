@@ -11,7 +11,7 @@ constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
 constexpr std::size_t kMostStops = 16, kMostBiases = 1024;
 
 Api<std::int64_t> max_tokens_from(const Fields& fields) {
-  for (const char* name : {"max_completion_tokens", "max_tokens", "n_predict"}) {
+  for (const char* name : {"max_completion_tokens", "max_output_tokens", "max_tokens", "n_predict"}) {
     if (fields.has(name)) return fields.integer(name, -1, std::string_view(name) == "n_predict" ? -1 : 1, kMostTokens);
   }
   return std::int64_t{-1};
@@ -179,6 +179,8 @@ Api<Asked> asked_from(const Fields& fields, const Caller& caller, const Models& 
   QUIRE_TRY(ServedModel* const served, model_from(fields, models));
   QUIRE_TRY(Request request, request_from(fields, caller));
   QUIRE_TRY(const StreamOptions streaming, stream_options_from(fields));
+  QUIRE_TRY(const bool progress, fields.boolean("return_progress", false));
+  request.report_progress = progress && streaming.streamed;
   return Asked{served, std::move(request), streaming};
 }
 
@@ -214,61 +216,6 @@ Api<std::vector<std::vector<TokenId>>> prompts_from(const Fields& fields, std::s
     if (prompt.empty()) return bad_field(path, "is empty; expected at least one token");
   }
   return prompts;
-}
-
-Api<std::string> text_from(const Fields& fields, std::string_view name) {
-  const Json* content = fields.find(name);
-  const std::string path = fields.path_of(name);
-  if (content == nullptr) return std::string();
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) return bad_field(path, "{}; expected a string or a list of parts", kind_of(*content));
-  std::string text;
-  for (const Json& item : *content) {
-    if (!item.is_object()) return bad_field(path, "holds {}; expected objects", kind_of(item));
-    const Fields part(item, path);
-    QUIRE_TRY(const std::string type, part.string("type", "text"));
-    if (type != "text" && type != "input_text" && type != "output_text") {
-      return bad_field(path, "a part of type '{}'; this model reads only text", type.substr(0, 50));
-    }
-    QUIRE_TRY(const std::string piece, part.string("text", "", 8 << 20));
-    text += piece;
-  }
-  return text;
-}
-
-Api<std::vector<Message>> messages_from(const Fields& fields) {
-  const Json* list = fields.find("messages");
-  if (list == nullptr) return bad_field("messages", "is missing");
-  if (!list->is_array() || list->empty()) {
-    return bad_field("messages", "{}; expected a list with at least one message",
-                     list->is_array() ? "an empty list" : kind_of(*list));
-  }
-  std::vector<Message> messages;
-  for (std::size_t i = 0; i < list->size(); ++i) {
-    const Json& item = (*list)[i];
-    const std::string path = fmt::format("messages[{}]", i);
-    if (!item.is_object()) return bad_field(path, "{}; expected an object", kind_of(item));
-    const Fields message(item, path);
-    QUIRE_TRY(std::string role, message.string("role", "", 64));
-    if (role == "developer") role = "system";
-    if (role != "system" && role != "user" && role != "assistant" && role != "tool") {
-      return bad_field(path + ".role", "'{}'; expected system, developer, user, assistant or tool", role);
-    }
-    QUIRE_TRY(std::string content, text_from(message, "content"));
-    messages.push_back({std::move(role), std::move(content)});
-  }
-  return messages;
-}
-
-Api<std::vector<TokenId>> chat_prompt_of(const std::vector<Message>& messages, const Model& model) {
-  auto tokens = model.chat_prompt(messages);
-  if (!tokens.ok()) return to_api_error(tokens.error(), "messages");
-  return std::move(*tokens);
-}
-
-Api<std::vector<TokenId>> chat_prompt_from(const Fields& fields, const Model& model) {
-  QUIRE_TRY(const std::vector<Message> messages, messages_from(fields));
-  return chat_prompt_of(messages, model);
 }
 
 Api<ServedModel*> model_from(const Fields& fields, const Models& models) {

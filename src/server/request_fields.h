@@ -35,14 +35,6 @@ Api<std::string> salt_from(const Fields& fields, const Caller& caller);
 // "prompt" or "input": a text, tokens, or a list of either.
 Api<std::vector<std::vector<TokenId>>> prompts_from(const Fields& fields, std::string_view name, const Model& model);
 
-// A text, or a list of parts, of which only texts are known.
-Api<std::string> text_from(const Fields& fields, std::string_view name);
-// "messages": the conversation.
-Api<std::vector<Message>> messages_from(const Fields& fields);
-// As the model's template spells it.
-Api<std::vector<TokenId>> chat_prompt_from(const Fields& fields, const Model& model);
-Api<std::vector<TokenId>> chat_prompt_of(const std::vector<Message>& messages, const Model& model);
-
 Api<ServedModel*> model_from(const Fields& fields, const Models& models);
 
 }  // namespace quire::server

@@ -1,5 +1,6 @@
 // llama.cpp's helpers: /tokenize, /detokenize, /apply-template.
 #include "server/api.h"
+#include "server/conversation.h"
 #include "server/request_fields.h"
 
 namespace quire::server {

@@ -253,6 +253,44 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special, 
   return std::move(work.ids);
 }
 
+std::string Tokenizer::guarded(std::string_view text, std::string_view guard) const {
+  std::string safe(text);
+  // Again, because a token may have hidden another that overlaps it.
+  for (bool found = true; found;) {
+    found = false;
+    std::string next;
+    std::size_t done = 0;
+    for (const auto& match : state_->specials.find(safe, true)) {
+      std::size_t cut = match.begin + 1;
+      const std::size_t end = match.begin + match.length;
+      while (cut < end && (safe[cut] & 0xC0) == 0x80) ++cut;  // not within a character
+      if (!is_special(match.id) || cut == end) continue;
+      next.append(safe, done, cut - done);
+      next += guard;
+      done = cut;
+      found = true;
+    }
+    if (found) safe = next.append(safe, done);
+  }
+  return safe;
+}
+
+std::vector<TokenId> Tokenizer::encode_guarded(std::string_view text, std::string_view guard) const {
+  std::vector<TokenId> ids;
+  const auto add_text = [&](std::string_view part) {
+    const auto encoded = encode(replace_all(part, guard, ""), false, Special::as_text);
+    ids.insert(ids.end(), encoded.begin(), encoded.end());
+  };
+  std::size_t done = 0;
+  for (const auto& match : state_->specials.find(text, true)) {
+    if (match.begin > done) add_text(text.substr(done, match.begin - done));
+    ids.push_back(match.id);
+    done = match.begin + match.length;
+  }
+  if (done < text.size()) add_text(text.substr(done));
+  return ids;
+}
+
 std::string Tokenizer::decode(std::span<const TokenId> tokens) const {
   std::string text;
   for (const TokenId token : tokens) {

@@ -29,6 +29,12 @@ class Tokenizer {
   // add_special: put BOS in front and EOS behind where the vocabulary asks for them.
   std::vector<TokenId> encode(std::string_view text, bool add_special, Special special) const;
 
+  // Text from somebody who must not speak for the model: with `guard` inside whatever encode() would parse as a control
+  // token. A token of a single character cannot be guarded; no vocabulary is known to have one.
+  std::string guarded(std::string_view text, std::string_view guard) const;
+  // As encode() without add_special and with Special::parse; guards leave no trace but that what they are in is text.
+  std::vector<TokenId> encode_guarded(std::string_view text, std::string_view guard) const;
+
   // The text of tokens; control tokens have none. It may end in half a character: see StreamDecoder.
   std::string decode(std::span<const TokenId> tokens) const;
 

@@ -73,6 +73,28 @@ TEST(Tokenizer, ControlTokensAreFoundOnlyWhenParsingUserDefinedOnesAlways) {
   EXPECT_EQ(tokenizer.encode("<c>[u]", false, Special::as_text), as_text);
 }
 
+TEST(Tokenizer, GuardedTextHasNoControlTokens) {
+  Vocab vocab = special_vocab();
+  vocab.tokens.push_back("<c>x<e");  // hides a token, and half of another
+  vocab.types.push_back(TokenType::control);
+  const Tokenizer tokenizer = create(std::move(vocab));
+  const std::string guard = "\xEF\xB7\x90";
+  const auto as_said = [&](std::string_view text) { return tokenizer.encode(text, false, Special::as_text); };
+  for (const char* text :
+       {"", "plain", "<c>", "a<c><c>b", "<bos<c>>", "<c>x<end>", "[u]<c>[u]", "<<c>", "<c", "<c>x<e"}) {
+    const std::string safe = tokenizer.guarded(text, guard);
+    EXPECT_EQ(tokenizer.encode_guarded(safe, guard), as_said(text)) << text;
+    // What is around it is parsed still.
+    Ids expected{256};
+    const Ids inside = as_said(text);
+    expected.insert(expected.end(), inside.begin(), inside.end());
+    expected.push_back(259);
+    EXPECT_EQ(tokenizer.encode_guarded("<c>" + safe + "<end>", guard), expected) << text;
+  }
+  EXPECT_EQ(tokenizer.guarded("[u] plain", guard), "[u] plain") << "user-defined tokens are text that anybody may say";
+  EXPECT_EQ(tokenizer.encode_guarded("a<c>b", guard), tokenizer.encode("a<c>b", false, Special::parse));
+}
+
 TEST(Tokenizer, BosAndEosAreAddedWhereTheFileSaysSo) {
   Vocab vocab = special_vocab();
   EXPECT_EQ(create(vocab).encode("A", true, Special::parse), (Ids{'A'}));

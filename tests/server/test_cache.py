@@ -103,6 +103,39 @@ def test_forgetting_empties_the_tree(fresh: Server) -> None:
     assert again["cached_tokens"] == 0 and again["miss"]["reason"] == "evicted"
 
 
+def test_pins_stay_when_others_leave(start) -> None:
+    server = start("--cache-bytes", "24M")
+    pinned = {"messages": [{"role": "system", "content": SYSTEM}]}
+
+    def crowd_out() -> None:
+        for i in range(4):
+            prompt = f"{i}: " + f"What number {i} said to number {i + 1} on the way. " * 60
+            reply = server.call("POST", "/v1/completions", {"prompt": prompt, "max_tokens": 1})
+            assert reply.status == 200, reply.text
+
+    ask(server, "Where are the maps?")
+    crowd_out()
+    assert look(server, "Where are the maps?")["cached_tokens"] == 0, "what is not pinned leaves"
+    first = server.call("POST", "/v1/cache/pin", {**pinned, "cache_ttl": 600}).json()
+    assert first["prompt_tokens"] > 100 and first["cached_tokens"] == 0 and first["expires_in"] == 600
+    crowd_out()
+    kept = look(server, "Where are the maps?")
+    assert kept["cached_tokens"] > 100
+    again = server.call("POST", "/v1/cache/pin", pinned).json()
+    assert again["cached_tokens"] == first["prompt_tokens"] - 1 and again["expires_in"] == 300
+    apart = server.call("POST", "/v1/cache/unpin", {**pinned, "cache_salt": "somebody else"}).json()
+    assert apart["unpinned"] == 0
+    assert server.call("POST", "/v1/cache/unpin", pinned).json()["unpinned"] == 2
+    assert server.call("POST", "/v1/cache/unpin", pinned).json()["unpinned"] == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/cache/pin", "/v1/cache/unpin"])
+@pytest.mark.parametrize("body", [{}, {"prompt": 5}, {"prompt": "x", "cache_ttl": -1}, {"messages": []}, {"prompt": ["a", "b"]}])
+def test_a_bad_pin_is_refused(fresh: Server, path: str, body: dict) -> None:
+    reply = fresh.call("POST", path, body)
+    assert reply.status == 400 and reply.json()["error"]["param"], reply.text
+
+
 def test_the_page_needs_nothing_from_elsewhere(fresh: Server) -> None:
     page = fresh.call("GET", "/")
     assert page.status == 200 and page.headers["content-type"].startswith("text/html")

@@ -77,7 +77,7 @@ def test_http_that_is_not_as_it_should_be(server, data, status):
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"null", b'"text"', b'{"prompt": "\xff"}', b'{"a":' * 100, b"[" * 100_000, b'{"prompt": 1e999}', b'{"prompt": {}}', b'{"prompt": []}', b'{"prompt": [1, "a"]}', b'{"prompt": [99999999]}', b'{"prompt": "x", "max_tokens": 9999999999999999999999}', b'{"prompt": ""}'],
+    [b"", b"{", b"[]", b"null", b'"text"', b'{"prompt": "\xff"}', b'{"a":' * 100, b"[" * 100_000, b'{"prompt": "x", "extra": {' + b",".join(b'"k%d":0' % i for i in range(400_000)) + b"}}", b'{"prompt": 1e999}', b'{"prompt": {}}', b'{"prompt": []}', b'{"prompt": [1, "a"]}', b'{"prompt": [99999999]}', b'{"prompt": "x", "max_tokens": 9999999999999999999999}', b'{"prompt": ""}'],
 )
 def test_bodies_that_are_no_request(server, body):
     status, answer = post(server, "/v1/completions", body)
@@ -102,7 +102,7 @@ def test_every_route_needs_the_key(start, tmp_path):
     keys.write_text("# for tests\nfirst-secret-key\nsecond-secret-key\n")
     keys.chmod(0o600)
     server = start("--api-key-file", str(keys), environment={"QUIRE_ADMIN_KEY": "the-admin-key"})
-    routes = ["GET /health", "GET /v1/models", "GET /props", "GET /metrics", "GET /v1/cache", "DELETE /v1/cache", "POST /v1/cache/lookup", "GET /", "GET /ui/style.css", "GET /ui/chat.js", "GET /ui/cache.js", "GET /ui/chart.js", "POST /v1/completions", "POST /v1/chat/completions", "POST /v1/messages", "POST /v1/embeddings", "POST /tokenize", "POST /detokenize", "POST /apply-template", "GET /nothing", "POST /"]
+    routes = ["GET /health", "GET /v1/models", "GET /props", "GET /slots", "GET /metrics", "GET /v1/cache", "DELETE /v1/cache", "POST /v1/cache/lookup", "POST /v1/cache/pin", "POST /v1/cache/unpin", "GET /", "GET /ui/style.css", "GET /ui/chat.js", "GET /ui/cache.js", "GET /ui/chart.js", "POST /v1/completions", "POST /v1/chat/completions", "POST /v1/messages", "POST /v1/responses", "POST /v1/embeddings", "POST /tokenize", "POST /detokenize", "POST /apply-template", "GET /nothing", "POST /"]
     for route in routes:
         method, path = route.split()
         assert get(server, path, method=method)[0] == 401, route
@@ -113,6 +113,7 @@ def test_every_route_needs_the_key(start, tmp_path):
     basic = base64.b64encode(b"anyone:first-secret-key").decode()
     assert get(server, "/health", {"Authorization": f"Basic {basic}"})[0] == 200
     assert get(server, "/v1/cache", bearer)[0] == 403, "the cache is the administrator's"
+    assert get(server, "/slots", bearer)[0] == 403, "and what others ask"
     assert get(server, "/v1/cache", {"Authorization": "Bearer the-admin-key"})[0] == 200
 
 
