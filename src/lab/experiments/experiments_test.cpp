@@ -1,0 +1,99 @@
+// Every experiment on a tiny model of random weights: it runs, says something, and what does not depend on time holds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lab/experiments/list.h"
+
+namespace quire::lab {
+namespace {
+
+Workbench tiny_bench(WorkbenchOptions options = {}) {
+  options.quick = true;
+  options.threads = 1;
+  Tokens text;
+  for (int i = 0; i < 3000; ++i) text.push_back((i * i * 7 + i * 13 + i / 17) % 95 + 1);
+  return {*Model::load(std::string(QUIRE_TEST_DATA) + "/models/llama.gguf"), std::move(text), std::move(options)};
+}
+
+Outcome outcome_of(const char* name) {
+  const auto experiment = find_experiment(name);
+  EXPECT_TRUE(experiment.ok());
+  Workbench bench = tiny_bench();
+  auto outcome = (*experiment)->run(bench);
+  EXPECT_TRUE(outcome.ok()) << outcome.error().message;
+  return outcome.ok() ? std::move(*outcome) : Outcome{};
+}
+
+class EveryExperiment : public testing::TestWithParam<const Experiment*> {};
+INSTANTIATE_TEST_SUITE_P(Lab, EveryExperiment, testing::ValuesIn(experiments().begin(), experiments().end()),
+                         [](const auto& param) { return std::string(param.param->name); });
+
+TEST_P(EveryExperiment, SaysWhatItFound) {
+  double last = 0;
+  int told = 0;
+  WorkbenchOptions options;
+  options.on_progress = [&](double part, std::string_view what) {
+    EXPECT_GE(part, last);
+    EXPECT_LE(part, 1);
+    EXPECT_FALSE(what.empty());
+    last = part;
+    ++told;
+  };
+  Workbench bench = tiny_bench(options);
+  const auto outcome = GetParam()->run(bench);
+  ASSERT_TRUE(outcome.ok()) << outcome.error().message;
+  EXPECT_GT(told, 1);
+  EXPECT_FALSE(outcome->findings.empty());
+  EXPECT_FALSE(outcome->figures.empty());
+  EXPECT_GT(outcome->charts.size() + outcome->heat_maps.size(), 0u);
+  for (const Chart& chart : outcome->charts) {
+    EXPECT_FALSE(chart.title.empty() || chart.y.name.empty() || chart.note.empty()) << chart.title;
+    EXPECT_FALSE(chart.x.name.empty() && chart.categories.empty()) << chart.title;
+    for (const Series& series : chart.series) {
+      EXPECT_FALSE(series.name.empty()) << chart.title;
+      EXPECT_FALSE(series.points.empty()) << chart.title << ": " << series.name;
+      for (const Point& p : series.points) {
+        EXPECT_TRUE(std::isfinite(p.x) && std::isfinite(p.y)) << chart.title << ": " << series.name;
+        EXPECT_LE(p.low, p.y);
+        EXPECT_GE(p.high, p.y);
+        if (!chart.categories.empty()) {
+          EXPECT_LT(p.x, static_cast<double>(chart.categories.size()));
+        }
+      }
+    }
+  }
+  for (const HeatMap& map : outcome->heat_maps) {
+    ASSERT_EQ(map.values.size(), map.rows.size());
+    for (const auto& row : map.values) EXPECT_EQ(row.size(), map.columns.size());
+  }
+  for (const Table& table : outcome->tables) {
+    for (const auto& row : table.rows) EXPECT_EQ(row.size(), table.columns.size()) << table.title;
+  }
+  const auto json = to_json(*outcome);
+  EXPECT_EQ(nlohmann::ordered_json::parse(json.dump()), json);
+}
+
+TEST_P(EveryExperiment, StopsWhenAsked) {
+  std::atomic<bool> stop{true};
+  WorkbenchOptions options;
+  options.cancel = &stop;
+  Workbench bench = tiny_bench(options);
+  const auto outcome = GetParam()->run(bench);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code, Errc::cancelled);
+}
+
+TEST(Experiments, UnknownNamesGetASuggestion) {
+  EXPECT_NE(find_experiment("sped").error().message.find("did you mean speed?"), std::string::npos);
+  EXPECT_NE(find_experiment("xyzzy").error().message.find("known are speed"), std::string::npos);
+}
+
+TEST(Experiments, SpeedComparesTheTwoWays) {
+  const Outcome outcome = outcome_of("speed");
+  EXPECT_GT(outcome.figure("ratio_32"), 0);
+  EXPECT_EQ(outcome.charts[0].series[0].points.size(), outcome.charts[0].series[1].points.size());
+}
+
+}  // namespace
+}  // namespace quire::lab

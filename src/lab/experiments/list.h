@@ -1,0 +1,10 @@
+// Every experiment there is.
+#pragma once
+
+#include "lab/experiment.h"
+
+namespace quire::lab {
+
+extern const Experiment kSpeed;
+
+}  // namespace quire::lab
