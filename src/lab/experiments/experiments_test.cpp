@@ -25,6 +25,14 @@ Outcome outcome_of(const char* name) {
   return outcome.ok() ? std::move(*outcome) : Outcome{};
 }
 
+bool met(const Outcome& outcome, std::string_view part) {
+  for (const Check& check : outcome.checks) {
+    if (check.what.find(part) != std::string::npos) return check.met;
+  }
+  ADD_FAILURE() << "no check about " << part;
+  return false;
+}
+
 class EveryExperiment : public testing::TestWithParam<const Experiment*> {};
 INSTANTIATE_TEST_SUITE_P(Lab, EveryExperiment, testing::ValuesIn(experiments().begin(), experiments().end()),
                          [](const auto& param) { return std::string(param.param->name); });
@@ -93,6 +101,13 @@ TEST(Experiments, SpeedComparesTheTwoWays) {
   const Outcome outcome = outcome_of("speed");
   EXPECT_GT(outcome.figure("ratio_32"), 0);
   EXPECT_EQ(outcome.charts[0].series[0].points.size(), outcome.charts[0].series[1].points.size());
+}
+
+TEST(Experiments, EqualityHoldsForEveryFormatAndPolicy) {
+  const Outcome outcome = outcome_of("equality");
+  EXPECT_TRUE(met(outcome, "changes no token"));
+  EXPECT_GT(outcome.figure("divergence_q8"), 0);
+  EXPECT_GT(outcome.figure("divergence_q4"), outcome.figure("divergence_q8"));
 }
 
 }  // namespace

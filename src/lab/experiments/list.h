@@ -5,6 +5,6 @@
 
 namespace quire::lab {
 
-extern const Experiment kSpeed;
+extern const Experiment kSpeed, kEquality;
 
 }  // namespace quire::lab
