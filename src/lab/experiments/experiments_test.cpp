@@ -110,5 +110,15 @@ TEST(Experiments, EqualityHoldsForEveryFormatAndPolicy) {
   EXPECT_GT(outcome.figure("divergence_q4"), outcome.figure("divergence_q8"));
 }
 
+TEST(Experiments, BreakingTheCacheIsSeenAndOnlyThen) {
+  const Outcome outcome = outcome_of("break");
+  EXPECT_TRUE(met(outcome, "same to the last bit"));
+  EXPECT_GT(outcome.figure("distance_by_key"), 0);
+  EXPECT_GT(outcome.figure("distance_by_shift"), outcome.figure("distance_by_key"));
+  EXPECT_GT(outcome.figure("changed_by_shift"), 0);
+  ASSERT_FALSE(outcome.texts.empty());
+  EXPECT_TRUE(outcome.texts[0].versions[0].rest.empty()) << "without a fault nothing differs";
+}
+
 }  // namespace
 }  // namespace quire::lab

@@ -5,6 +5,6 @@
 
 namespace quire::lab {
 
-extern const Experiment kSpeed, kEquality;
+extern const Experiment kSpeed, kEquality, kBreak;
 
 }  // namespace quire::lab
