@@ -120,5 +120,14 @@ TEST(Experiments, BreakingTheCacheIsSeenAndOnlyThen) {
   EXPECT_TRUE(outcome.texts[0].versions[0].rest.empty()) << "without a fault nothing differs";
 }
 
+TEST(Experiments, MemoryIsWhatTheFormulaSays) {
+  const Outcome outcome = outcome_of("memory");
+  EXPECT_LE(outcome.figure("allocator_off"), 0.02);
+  EXPECT_EQ(outcome.figure("bytes_per_token"), 2 * 3 * 2 * 12 * 2);
+  EXPECT_TRUE(met(outcome, "pages waste less"));
+  EXPECT_GT(outcome.figure("preallocated_waste"), outcome.figure("paged_waste"));
+  EXPECT_LT(outcome.figure("wall_furthest_from_formula"), 0.1);
+}
+
 }  // namespace
 }  // namespace quire::lab

@@ -5,6 +5,6 @@
 
 namespace quire::lab {
 
-extern const Experiment kSpeed, kEquality, kBreak;
+extern const Experiment kSpeed, kEquality, kBreak, kMemory;
 
 }  // namespace quire::lab
