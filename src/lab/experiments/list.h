@@ -5,6 +5,6 @@
 
 namespace quire::lab {
 
-extern const Experiment kSpeed, kEquality, kBreak, kMemory;
+extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency;
 
 }  // namespace quire::lab
