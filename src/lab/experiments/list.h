@@ -5,6 +5,6 @@
 
 namespace quire::lab {
 
-extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency;
+extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency, kFlops;
 
 }  // namespace quire::lab
