@@ -129,5 +129,12 @@ TEST(Experiments, MemoryIsWhatTheFormulaSays) {
   EXPECT_LT(outcome.figure("wall_furthest_from_formula"), 0.1);
 }
 
+TEST(Experiments, SharingComputesAndKeepsAPrefixOnce) {
+  const Outcome outcome = outcome_of("sharing");
+  for (const Check& check : outcome.checks) EXPECT_TRUE(check.met) << check.what;
+  EXPECT_LT(outcome.figure("computed_shared"), outcome.figure("computed_separate"));
+  EXPECT_GT(outcome.figure("memory_ratio"), 1);
+}
+
 }  // namespace
 }  // namespace quire::lab

@@ -5,6 +5,6 @@
 
 namespace quire::lab {
 
-extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency, kFlops;
+extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency, kFlops, kSharing;
 
 }  // namespace quire::lab
