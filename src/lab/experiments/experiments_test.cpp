@@ -136,5 +136,7 @@ TEST(Experiments, SharingComputesAndKeepsAPrefixOnce) {
   EXPECT_GT(outcome.figure("memory_ratio"), 1);
 }
 
+TEST(Experiments, PagesHoldMoreSequences) { EXPECT_TRUE(met(outcome_of("capacity"), "paging fits more")); }
+
 }  // namespace
 }  // namespace quire::lab

@@ -8,7 +8,7 @@
 namespace quire::lab {
 
 std::span<const Experiment* const> experiments() {
-  static constexpr std::array kAll{&kSpeed, &kEquality, &kBreak, &kMemory, &kLatency, &kFlops, &kSharing};
+  static constexpr std::array kAll{&kSpeed, &kEquality, &kBreak, &kMemory, &kLatency, &kFlops, &kSharing, &kCapacity};
   return kAll;
 }
 
