@@ -138,5 +138,12 @@ TEST(Experiments, SharingComputesAndKeepsAPrefixOnce) {
 
 TEST(Experiments, PagesHoldMoreSequences) { EXPECT_TRUE(met(outcome_of("capacity"), "paging fits more")); }
 
+TEST(Experiments, FewerBitsCostMore) {
+  const Outcome outcome = outcome_of("quant");
+  EXPECT_LT(outcome.figure("bytes_q4"), outcome.figure("bytes_q8"));
+  EXPECT_LT(outcome.figure("kld_f32"), outcome.figure("kld_q8"));
+  EXPECT_LT(outcome.figure("kld_q8"), outcome.figure("kld_q4"));
+}
+
 }  // namespace
 }  // namespace quire::lab

@@ -8,7 +8,8 @@
 namespace quire::lab {
 
 std::span<const Experiment* const> experiments() {
-  static constexpr std::array kAll{&kSpeed, &kEquality, &kBreak, &kMemory, &kLatency, &kFlops, &kSharing, &kCapacity};
+  static constexpr std::array kAll{&kSpeed, &kEquality, &kBreak,    &kMemory, &kLatency,
+                                   &kFlops, &kSharing,  &kCapacity, &kQuant};
   return kAll;
 }
 
