@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "lab/experiments/list.h"
 
@@ -143,6 +144,15 @@ TEST(Experiments, FewerBitsCostMore) {
   EXPECT_LT(outcome.figure("bytes_q4"), outcome.figure("bytes_q8"));
   EXPECT_LT(outcome.figure("kld_f32"), outcome.figure("kld_q8"));
   EXPECT_LT(outcome.figure("kld_q8"), outcome.figure("kld_q4"));
+}
+
+TEST(Experiments, AttentionIsAllAccountedFor) {
+  const Outcome outcome = outcome_of("sinks");
+  ASSERT_EQ(outcome.heat_maps.size(), 1u);
+  ASSERT_EQ(outcome.heat_maps[0].values.size(), 3u) << "one row a layer";
+  for (const auto& row : outcome.heat_maps[0].values) {
+    EXPECT_NEAR(std::accumulate(row.begin(), row.end(), 0.0), 100, 0.1);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,6 @@
 
 namespace quire::lab {
 
-extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency, kFlops, kSharing, kCapacity, kQuant;
+extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency, kFlops, kSharing, kCapacity, kQuant, kSinks;
 
 }  // namespace quire::lab
