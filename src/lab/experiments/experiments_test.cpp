@@ -155,5 +155,14 @@ TEST(Experiments, AttentionIsAllAccountedFor) {
   }
 }
 
+TEST(Experiments, MergingLayersSavesBytesAndCosts) {
+  const Outcome outcome = outcome_of("layers");
+  EXPECT_LE(std::abs(outcome.figure("cosine_keys")), 1);
+  const Chart& merged = outcome.charts.at(1);
+  EXPECT_EQ(merged.series[0].points.front().x, 100);
+  EXPECT_LT(merged.series[0].points.back().x, 80);
+  EXPECT_NE(merged.series[0].points.back().y, merged.series[0].points.front().y);
+}
+
 }  // namespace
 }  // namespace quire::lab

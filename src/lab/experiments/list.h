@@ -5,6 +5,7 @@
 
 namespace quire::lab {
 
-extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency, kFlops, kSharing, kCapacity, kQuant, kSinks;
+extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency, kFlops, kSharing, kCapacity, kQuant, kSinks,
+    kLayers;
 
 }  // namespace quire::lab
