@@ -9,7 +9,7 @@ namespace quire::lab {
 
 std::span<const Experiment* const> experiments() {
   static constexpr std::array kAll{&kSpeed,   &kEquality, &kBreak, &kMemory, &kLatency, &kFlops,
-                                   &kSharing, &kCapacity, &kQuant, &kSinks,  &kLayers};
+                                   &kSharing, &kCapacity, &kQuant, &kSinks,  &kLayers,  &kWindow};
   return kAll;
 }
 

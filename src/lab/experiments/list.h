@@ -6,6 +6,6 @@
 namespace quire::lab {
 
 extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency, kFlops, kSharing, kCapacity, kQuant, kSinks,
-    kLayers;
+    kLayers, kWindow;
 
 }  // namespace quire::lab
