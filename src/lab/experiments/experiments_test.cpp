@@ -1,10 +1,13 @@
 // Every experiment on a tiny model of random weights: it runs, says something, and what does not depend on time holds.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "lab/experiments/eviction_rig.h"
 #include "lab/experiments/list.h"
+#include "lab/experiments/needle.h"
 
 namespace quire::lab {
 namespace {
@@ -162,6 +165,45 @@ TEST(Experiments, MergingLayersSavesBytesAndCosts) {
   EXPECT_EQ(merged.series[0].points.front().x, 100);
   EXPECT_LT(merged.series[0].points.back().x, 80);
   EXPECT_NE(merged.series[0].points.back().y, merged.series[0].points.front().y);
+}
+
+// What keeps everything is everything: the rig's forks give the bits that a session gives.
+TEST(Experiments, TheEvictionRigAgreesWithASession) {
+  const Workbench bench = tiny_bench();
+  const Tokens tokens = bench.prompt(0, 100);
+  const auto prompt = std::span(tokens).first(96);
+  auto rig = std::move(*EvictionRig::create(bench));
+  ASSERT_TRUE(rig->prefill(prompt).ok());
+  for (const std::string policy : {"full", "h2o:40", "snapkv:48"}) {
+    CacheSettings cache;
+    cache.policy = policy;
+    Session session = std::move(*bench.open(cache));
+    (void)session.prefill(prompt);
+    const auto expected = *session.decode(tokens[96]);
+    const auto kept = rig->apply(policy);
+    ASSERT_TRUE(kept.ok()) << kept.error().message;
+    const auto logits = rig->go_on({&tokens[96], 1}, *kept);
+    ASSERT_TRUE(logits.ok()) << logits.error().message;
+    EXPECT_TRUE(std::ranges::equal(*logits, expected)) << policy;
+    EXPECT_LE(kept->bytes, rig->apply("full")->bytes);
+  }
+}
+
+TEST(Experiments, KeepingLessTakesLess) {
+  const Outcome outcome = outcome_of("evict");
+  EXPECT_GT(outcome.figure("facts_asked"), 0);
+  EXPECT_NE(outcome.figure("perplexity_h2o_10"), outcome.figure("perplexity_full"));
+}
+
+TEST(Needles, HideAFactAndAskForIt) {
+  const Workbench bench = tiny_bench();
+  const Needle needle = plant_needle(bench, 400, 5, 3);
+  EXPECT_EQ(needle.part, 3);
+  EXPECT_EQ(needle.prompt, plant_needle(bench, 400, 5, 3).prompt);
+  EXPECT_LE(needle.prompt.size(), 400u);
+  EXPECT_TRUE(needle.answered_by(" " + needle.code + "."));
+  EXPECT_FALSE(needle.answered_by("It is " + needle.code));
+  EXPECT_FALSE(needle.answered_by(""));
 }
 
 }  // namespace

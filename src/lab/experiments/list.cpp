@@ -8,8 +8,8 @@
 namespace quire::lab {
 
 std::span<const Experiment* const> experiments() {
-  static constexpr std::array kAll{&kSpeed,   &kEquality, &kBreak, &kMemory, &kLatency, &kFlops,
-                                   &kSharing, &kCapacity, &kQuant, &kSinks,  &kLayers,  &kWindow};
+  static constexpr std::array kAll{&kSpeed,    &kEquality, &kBreak, &kMemory, &kLatency, &kFlops, &kSharing,
+                                   &kCapacity, &kQuant,    &kSinks, &kLayers, &kWindow,  &kEvict};
   return kAll;
 }
 
