@@ -31,10 +31,10 @@ help: ## this list
 	@echo "make fuzz FUZZ_SECONDS=60   every fuzz target for so many seconds"
 	@echo "make serve                  build, fetch the default model, answer over HTTP on port 8080"
 	@echo "make bench                  build, fetch the default model, measure its speed here"
-	@echo "make lab                    not there yet: it says so"
+	@echo "make lab                    build, fetch the default model, run every experiment: build/lab/report.html"
 	@echo "make clean                  remove build/"
 	@echo
-	@echo "Variables: PROMPT, ARGS (for make run, serve and bench), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
+	@echo "Variables: PROMPT, ARGS (for make run, serve, bench and lab), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
 
 setup:
 	@scripts/setup.sh build
@@ -85,8 +85,8 @@ serve: build $(MODEL)
 bench: build $(MODEL)
 	@$(QUIRE) bench $(ARGS)
 
-lab:
-	@echo "make $@: quire $@ is not built yet; see CHANGELOG.md for what is there" >&2; exit 1
+lab: build $(MODEL)
+	@$(QUIRE) lab all -o build/lab $(ARGS)
 
 clean:
 	@rm -rf build

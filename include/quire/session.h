@@ -112,6 +112,7 @@ class Session {
   std::string_view kernels() const;
 
  private:
+  friend class CacheFaults;  // for experiments; not installed
   struct State;
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

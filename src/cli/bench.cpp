@@ -12,6 +12,7 @@
 #include "core/cpu_features.h"
 #include "core/thread_pool.h"
 #include "kernels/machine_speed.h"
+#include "lab/machine_info.h"
 
 namespace quire::cli {
 namespace {
@@ -97,16 +98,6 @@ Json to_json(const BenchResult& r, const BenchSetting& setting, const MachineSpe
           {"tokens_per_second", r.tokens_per_second()},
           {"bytes_per_token", r.bytes_per_token},
           {"roofline_fraction", roofline_fraction(r, machine)}};
-}
-
-std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (const auto colon = line.find(": "); line.rfind("model name", 0) == 0 && colon != std::string::npos) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "unknown";
 }
 
 // What makes two runs the same work.

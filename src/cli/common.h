@@ -56,5 +56,6 @@ void add_bench(CLI::App& app, int& exit_status);
 void add_serve(CLI::App& app, int& exit_status);
 void add_plan(CLI::App& app, int& exit_status);
 void add_trace(CLI::App& app, int& exit_status);
+void add_lab(CLI::App& app, int& exit_status);
 
 }  // namespace quire::cli

@@ -50,6 +50,7 @@ int run(int argc, char** argv) {
   add_serve(app, status);
   add_plan(app, status);
   add_trace(app, status);
+  add_lab(app, status);
 
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i) {  // CLI11 wants them reversed

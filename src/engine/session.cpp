@@ -6,6 +6,7 @@
 
 #include "core/fail.h"
 #include "core/statistics.h"
+#include "engine/cache_faults.h"
 #include "engine/common_prefix.h"
 #include "engine/model_parts.h"
 #include "engine/sampler.h"
@@ -263,5 +264,7 @@ CacheReport Session::cache() const {
 std::int64_t Session::context() const { return state_->cache.limit(); }
 int Session::threads() const { return state_->machine->pool.size(); }
 std::string_view Session::kernels() const { return state_->machine->ops.name; }
+
+CacheFaults::CacheFaults(Session& session) : cache_(session.state_->cache) {}
 
 }  // namespace quire

@@ -88,7 +88,12 @@ Result<SessionCache> SessionCache::fork() const {
 
 Result<BatchSequence> SessionCache::prepare(std::int64_t count, std::int64_t prompt) {
   const std::int64_t first = length();
-  if (flat_) return BatchSequence{count, first, tables_, {}};
+  if (flat_) {
+    if (first + count + write_shift_ > flat_->max_length()) {
+      return fail(Errc::context_full, "the context of {} tokens is full; raise -c/--ctx-size", limit_);
+    }
+    return BatchSequence{count, first, tables_, {}, write_shift_};
+  }
   const StepWant want{sequence_.id(), count};
   QUIRE_TRY(StepPlan plan, paged().prepare({&want, 1}));
   make_copies(plan, groups_);

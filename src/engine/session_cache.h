@@ -70,6 +70,7 @@ class SessionCache {
   CacheReport report() const;
 
  private:
+  friend class CacheFaults;
   SessionCache() = default;
   KvCache& paged() const { return sequence_.cache(); }
 
@@ -82,8 +83,9 @@ class SessionCache {
   std::vector<KvGroupLayout> groups_;
   std::vector<KvLayerRef> layers_;
   std::vector<TokenId> tokens_;
-  std::vector<KvTable> tables_;  // [groups], of the step at hand
-  std::vector<float> scores_;    // of the step at hand
+  std::vector<KvTable> tables_;   // [groups], of the step at hand
+  std::vector<float> scores_;     // of the step at hand
+  std::int64_t write_shift_ = 0;  // slots; 0 but for faults on purpose
 };
 
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/check.h"
 #include "core/fail.h"
 #include "core/statistics.h"
 
@@ -16,16 +17,6 @@ double log_sum_exp(std::span<const float> x) {
   double sum = 0;
   for (const float v : x) sum += std::exp(v - max);
   return max + std::log(sum);
-}
-
-double divergence(std::span<const float> base, std::span<const float> other) {
-  const double base_norm = log_sum_exp(base), other_norm = log_sum_exp(other);
-  double sum = 0;
-  for (std::size_t i = 0; i < base.size(); ++i) {
-    const double log_p = base[i] - base_norm;
-    sum += std::exp(log_p) * (log_p - (other[i] - other_norm));
-  }
-  return std::max(sum, 0.0);  // rounding may leave it just below
 }
 
 class Scores {
@@ -64,11 +55,34 @@ class Scores {
 
 }  // namespace
 
+double kl_divergence(std::span<const float> base, std::span<const float> other) {
+  const double base_norm = log_sum_exp(base), other_norm = log_sum_exp(other);
+  double sum = 0;
+  for (std::size_t i = 0; i < base.size(); ++i) {
+    const double log_p = base[i] - base_norm;
+    sum += std::exp(log_p) * (log_p - (other[i] - other_norm));
+  }
+  return std::max(sum, 0.0);  // rounding may leave it just below
+}
+
+double loss(std::span<const float> logits, TokenId token) {
+  return log_sum_exp(logits) - static_cast<double>(logits[static_cast<std::size_t>(token)]);
+}
+
 Result<PerplexityReport> perplexity(const Model& model, Session& session, std::span<const TokenId> tokens,
                                     const PerplexityOptions& options) {
-  if (options.ctx < 4 || options.ctx > session.context()) {
-    return fail(Errc::invalid_argument, "chunks of {} tokens; expected 4 to the context of {}", options.ctx,
-                session.context());
+  Session* const one = &session;
+  QUIRE_TRY(const std::vector<PerplexityReport> reports, perplexities(model, {&one, 1}, tokens, options));
+  return reports.front();
+}
+
+Result<std::vector<PerplexityReport>> perplexities(const Model& model, std::span<Session* const> sessions,
+                                                   std::span<const TokenId> tokens, const PerplexityOptions& options) {
+  QUIRE_ASSERT(!sessions.empty(), "nobody to measure");
+  std::int64_t context = sessions.front()->context();
+  for (const Session* session : sessions) context = std::min(context, session->context());
+  if (options.ctx < 4 || options.ctx > context) {
+    return fail(Errc::invalid_argument, "chunks of {} tokens; expected 4 to the context of {}", options.ctx, context);
   }
   if (options.skip < 0 || options.stride < 0 || options.score_last < 0 || options.score_last >= options.ctx) {
     return fail(
@@ -88,35 +102,39 @@ Result<PerplexityReport> perplexity(const Model& model, Session& session, std::s
   const auto vocabulary = static_cast<std::size_t>(model.info().vocabulary);
   const std::vector<TokenId> bos = model.adds_bos() ? model.tokenize("") : std::vector<TokenId>{};
 
-  Scores scores;
+  std::vector<Scores> scores(sessions.size());
   std::vector<float> base_logits;
   for (std::int64_t c = 0; c < chunks; ++c) {
-    if (options.cancel != nullptr && options.cancel->load()) return Error{Errc::cancelled, "stopped"};
     const std::int64_t begin = options.skip + c * stride;
     std::vector<TokenId> chunk(tokens.begin() + begin, tokens.begin() + begin + options.ctx);
     if (!bos.empty()) chunk.front() = bos.front();
     if (options.base != nullptr) {
+      if (options.cancel != nullptr && options.cancel->load()) return Error{Errc::cancelled, "stopped"};
       base_logits.clear();
       QUIRE_CHECK_OK(options.base->evaluate(chunk, first, [&](std::int64_t, std::span<const float> logits) {
         base_logits.insert(base_logits.end(), logits.begin(), logits.end());
       }));
     }
-    QUIRE_CHECK_OK(session.evaluate(chunk, first, [&](std::int64_t i, std::span<const float> logits) {
-      if (i + 1 >= options.ctx) return;  // nothing follows the last token
-      const auto next = static_cast<std::size_t>(chunk[static_cast<std::size_t>(i) + 1]);
-      const double loss = log_sum_exp(logits) - static_cast<double>(logits[next]);
-      scores.add(loss);
-      if (options.on_token) options.on_token(begin + i + 1, loss);
-      if (options.base != nullptr) {
-        const std::span<const float> base(base_logits.data() + static_cast<std::size_t>(i - first) * vocabulary,
-                                          vocabulary);
-        const auto top = [](std::span<const float> x) { return std::ranges::max_element(x) - x.begin(); };
-        scores.add_divergence(divergence(base, logits), top(base) == top(logits));
-      }
-    }));
-    if (options.on_chunk) options.on_chunk(scores.report(c + 1, options.ctx));
+    for (std::size_t s = 0; s < sessions.size(); ++s) {
+      if (options.cancel != nullptr && options.cancel->load()) return Error{Errc::cancelled, "stopped"};
+      QUIRE_CHECK_OK(sessions[s]->evaluate(chunk, first, [&](std::int64_t i, std::span<const float> logits) {
+        if (i + 1 >= options.ctx) return;  // nothing follows the last token
+        const double nats = loss(logits, chunk[static_cast<std::size_t>(i) + 1]);
+        scores[s].add(nats);
+        if (s == 0 && options.on_token) options.on_token(begin + i + 1, nats);
+        if (options.base != nullptr) {
+          const std::span<const float> base(base_logits.data() + static_cast<std::size_t>(i - first) * vocabulary,
+                                            vocabulary);
+          const auto top = [](std::span<const float> x) { return std::ranges::max_element(x) - x.begin(); };
+          scores[s].add_divergence(kl_divergence(base, logits), top(base) == top(logits));
+        }
+      }));
+    }
+    if (options.on_chunk) options.on_chunk(scores.front().report(c + 1, options.ctx));
   }
-  return scores.report(chunks, options.ctx);
+  std::vector<PerplexityReport> reports;
+  for (const Scores& of_session : scores) reports.push_back(of_session.report(chunks, options.ctx));
+  return reports;
 }
 
 }  // namespace quire

@@ -46,5 +46,14 @@ struct PerplexityOptions {
 // the second half of each chunk are scored.
 Result<PerplexityReport> perplexity(const Model& model, Session& session, std::span<const TokenId> tokens,
                                     const PerplexityOptions& options);
+// The same for several sessions, chunk by chunk, so that what the base predicts is computed once. on_chunk and
+// on_token speak of the first.
+Result<std::vector<PerplexityReport>> perplexities(const Model& model, std::span<Session* const> sessions,
+                                                   std::span<const TokenId> tokens, const PerplexityOptions& options);
+
+// From the predictions of one set of logits to those of another, in nats.
+double kl_divergence(std::span<const float> base, std::span<const float> other);
+// How little the logits expected this token: its negative log likelihood, in nats.
+double loss(std::span<const float> logits, TokenId token);
 
 }  // namespace quire

@@ -56,10 +56,13 @@ std::span<const float> Decoder::forward(const Batch& batch) {
 void Decoder::place_rows(const Batch& batch) {
   positions_.clear();
   placed_.assign(batch.groups.size(), {});
+  written_.assign(batch.groups.size(), {});
   for (const BatchSequence& sequence : batch.sequences) {
     const std::int64_t first_row = std::ssize(positions_);
     for (std::size_t group = 0; group < batch.groups.size(); ++group) {
       placed_[group].push_back({first_row, sequence.rows, sequence.first_position, sequence.tables[group]});
+      written_[group].push_back(placed_[group].back());
+      written_[group].back().first_position += sequence.write_shift;
     }
     for (std::int64_t r = 0; r < sequence.rows; ++r) positions_.push_back(sequence.first_position + r);
   }
@@ -170,7 +173,7 @@ void Decoder::attend(std::size_t layer, const Batch& batch) {
   // what the cache holds, rounded as it rounds, never what is still in these buffers.
   const KvTarget kv{&layout, planted(Bug::layers_mixed) ? 0 : place.layer, placed_[group]};
   if (owner) {
-    ops_.append({k_.data(), v_.data(), kv}, pool_);
+    ops_.append({k_.data(), v_.data(), {kv.group, kv.layer, written_[group]}}, pool_);
     if (!layout.lossless) ops_.encode({kv}, pool_);
   }
   const bool scored =

@@ -25,6 +25,7 @@ struct BatchSequence {
   std::int64_t first_position;      // of the first of them
   std::span<const KvTable> tables;  // [groups]: holds what came before; this pass writes these rows
   AttentionScores scores;
+  std::int64_t write_shift = 0;  // rows are written so many slots late: a fault on purpose (engine/cache_faults.h)
 };
 
 struct Batch {
@@ -80,7 +81,8 @@ class Decoder {
   std::vector<std::int64_t> positions_;  // [rows] of the batch at hand
   // [groups][rows], as sinks see them; no rows where no sequence has sinks.
   std::vector<std::vector<std::int64_t>> sink_positions_;
-  std::vector<std::vector<KvRows>> placed_;  // [groups][sequences]
+  std::vector<std::vector<KvRows>> placed_;   // [groups][sequences]
+  std::vector<std::vector<KvRows>> written_;  // the same, where their keys and values go
 
   std::vector<float> stream_;                         // [rows, width]: the residual stream
   std::vector<float> branch_;                         // [rows, width]: what enters or leaves a block
