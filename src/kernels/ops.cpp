@@ -9,7 +9,8 @@ Result<const Ops*> find_ops(std::string_view name) {
   if (name == "ref") return &ref_ops();
   const auto isa = isa_from_name(name);
   if (!isa) {
-    return fail(Errc::invalid_argument, "kernels '{}' do not exist; expected auto, ref, portable, avx2 or avx512", name);
+    return fail(Errc::invalid_argument, "kernels '{}' do not exist; expected auto, ref, portable, avx2 or avx512",
+                name);
   }
   if (*isa > best_isa()) {
     return fail(Errc::unsupported, "this machine cannot run the {} kernels; its best are {}", name,
