@@ -9,7 +9,7 @@ namespace quire::lab {
 
 std::span<const Experiment* const> experiments() {
   static constexpr std::array kAll{&kSpeed,    &kEquality, &kBreak, &kMemory, &kLatency, &kFlops, &kSharing,
-                                   &kCapacity, &kQuant,    &kSinks, &kLayers, &kWindow,  &kEvict};
+                                   &kCapacity, &kQuant,    &kSinks, &kLayers, &kWindow,  &kEvict, &kLayout};
   return kAll;
 }
 

@@ -6,6 +6,6 @@
 namespace quire::lab {
 
 extern const Experiment kSpeed, kEquality, kBreak, kMemory, kLatency, kFlops, kSharing, kCapacity, kQuant, kSinks,
-    kLayers, kWindow, kEvict;
+    kLayers, kWindow, kEvict, kLayout;
 
 }  // namespace quire::lab
