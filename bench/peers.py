@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -262,6 +263,9 @@ def main() -> int:
             sys.exit(f"peers: {program} is not there; `make bench-peers` builds it")
     bench = Bench(args, args.python or peers_python())
     status = 0
+    # Also where it runs in the background, or is ended by another program.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         bench.start()
         for row in rows:
