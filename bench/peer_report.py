@@ -33,6 +33,7 @@ def ratios(results: Results) -> list[str]:
         record = results.measured(comparison.row)
         outcome = compare(record, comparison) if record else None
         if outcome is None:
+            rows.append([comparison.title, "–", "–", "–", "–", bar_text(comparison), "not measured"])
             continue
         row = BY_NAME[comparison.row]
         reached = {True: "reached", False: "**not reached**", None: "–"}[outcome.reached(comparison)]
@@ -40,7 +41,7 @@ def ratios(results: Results) -> list[str]:
             comparison.title, figure(row, outcome.ours_ms), f"{figure(row, outcome.best_ms)} ({outcome.best})", f"**{outcome.ratio:.2f}**",
             f"{outcome.least:.2f} to {outcome.most:.2f}", bar_text(comparison), reached,
         ])
-    return table(["work", "Quire", "the best peer", "ratio", "of a round", "bar", ""], rows) if rows else []
+    return table(["work", "Quire", "the best peer", "ratio", "of a round", "bar", ""], rows)
 
 
 def all_figures(results: Results) -> list[str]:
@@ -112,23 +113,23 @@ def quiet(results: Results) -> list[str]:
 
 def document(results: Results, facts: dict) -> str:
     """docs/benchmarks.md; facts says with what it was measured."""
-    shown = ratios(results)
-    bars = [(c, compare(r, c)) for c in COMPARISONS if (r := results.measured(c.row))]
-    judged = [outcome.reached(c) for c, outcome in bars if outcome and outcome.reached(c) is not None]
+    bars = [c for c in COMPARISONS if c.at_least is not None or c.at_most_ms is not None]
+    outcomes = [(c, compare(record, c)) for c in bars if (record := results.measured(c.row))]
+    judged = [outcome.reached(c) for c, outcome in outcomes if outcome]
     lines = [
         "# Quire beside its peers",
         "",
         f"Written by `{facts['command']}`, {facts['date']}, on {facts['machine']}: {facts['versions']}.",
         f"Every engine has {facts['threads']} threads. Models: {facts['models']}. Nothing here is edited by hand.",
         "",
-        f"Bars reached: {sum(judged)} of {len(judged)}.",
+        f"Of {len(bars)} bars {sum(judged)} were reached, {len(judged) - sum(judged)} were not, and {len(bars) - len(judged)} were not measured.",
         "",
         "## Ratios",
         "",
         "Tokens a second, or milliseconds where they are named. *Ratio*: how many times as fast Quire is as the best of the peers named in",
         "the row, by medians; *of a round*: the least and the most of the same ratio taken turn by turn. Ratios above 1 are Quire's.",
         "",
-        *shown,
+        *ratios(results),
         "",
         "## What was measured",
         "",
@@ -149,7 +150,9 @@ def document(results: Results, facts: dict) -> str:
         "",
         "## Settings of the peers",
         "",
-        "Tried before anything was measured; the fastest is used for all work of its kind. Quantised values need flash attention in llama.cpp.",
+        "Each was tried once or twice before anything was measured, on the work named; the fastest is used for all work of its kind. Quantised",
+        "values need flash attention in llama.cpp. A few tries on one work can mislead: where a peer's 8- or 4-bit cache beats its own f16 above,",
+        "another setting may have suited its f16 better, and the ratio to it alone is too kind to Quire.",
         "",
         *tunings(results),
         "",

@@ -166,11 +166,12 @@ class Report(unittest.TestCase):
             text = document(results, FACTS)
             self.assertIn("| prefill 512 | 5,120 | 4,096 (llama.cpp f16) | **1.25** | 1.20 to 1.50 | 1.3 | **not reached** |", text)
             self.assertIn("| prefill 512 | OpenVINO GenAI f16 | – | – | 0 | cannot read / this |", text)
-            self.assertIn("Bars reached: 0 of 1.", text)
+            self.assertIn("Of 11 bars 0 were reached, 1 were not, and 10 were not measured.", text)
+            self.assertIn("| prefill 4,096 | – | – | – | – | 1.3 | not measured |", text)
             self.assertIn("**flash on: 100.0**; flash off: no", text)
             self.assertIn("| 2.4 % | 5 % | reached |", probes(results)[2])
             self.assertIn("| 25.0 % | 5 % | **not reached** |", probes(results)[3])
-            self.assertEqual(len(ratios(results)), 3, "one row under the header")
+            self.assertEqual(len(ratios(results)), 2 + len(COMPARISONS), "under the header")
             self.assertTrue(all(line.count("|") == probes(results)[0].count("|") for line in probes(results)))
 
     def test_plain_tables_have_their_columns_under_each_other(self):
