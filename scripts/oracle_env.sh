@@ -6,7 +6,7 @@
 #   scripts/oracle_env.sh [models|peers|all]
 #
 #   models  transformers and the gguf package: makes the fixtures in tests/data   (default)
-#   peers   llama.cpp, and the OpenAI and Anthropic clients: what Quire is compared with
+#   peers   llama.cpp, OpenVINO GenAI, and the OpenAI and Anthropic clients: what Quire is compared with
 #   all     both
 set -eu
 
@@ -44,8 +44,10 @@ if [ "$group" != peers ]; then
 fi
 
 if [ "$group" != models ]; then
-  say "peers: openai anthropic"
-  install gguf numpy openai anthropic
+  if ! "$python" -c 'import gguf, numpy, openai, anthropic, openvino_genai' >/dev/null 2>&1; then
+    say "peers: openvino-genai openai anthropic"
+    install gguf numpy openvino-genai openai anthropic
+  fi
   if ! "$python" -c 'import llama_cpp' >/dev/null 2>&1; then
     say "peers: llama-cpp-python, compiled for this processor; this takes minutes"
     # Compiled here rather than taken as a wheel: a generic build would make a slow opponent.
