@@ -131,7 +131,7 @@ Result<Outcome> run(Workbench& bench) {
               {{"none", "100 %", fmt::format("{:.3f}", merged.points.front().y), "-"}}};
   std::vector<std::int64_t> starts;
   for (const int part : {7, 6, 4, 2, 0}) starts.push_back(layers * part / 8);
-  starts.erase(std::ranges::unique(starts).begin(), starts.end());
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
   double at_half = 0, half_bytes = 1;
   for (std::size_t i = 0; i < starts.size(); ++i) {
     QUIRE_CHECK_OK(bench.at(0.3 + 0.7 * static_cast<double>(i) / static_cast<double>(starts.size()),

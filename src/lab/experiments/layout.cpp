@@ -16,7 +16,7 @@ namespace {
 class Keys {
  public:
   Keys(std::int64_t heads, std::int64_t tokens, std::int64_t dim, bool head_major, std::int64_t page)
-      : heads_(heads), tokens_(tokens), dim_(dim), head_major_(head_major), page_(page > 0 ? page : tokens) {
+      : heads_(heads), dim_(dim), head_major_(head_major), page_(page > 0 ? page : tokens) {
     values_.resize(static_cast<std::size_t>(heads * tokens * dim));
     for (std::size_t i = 0; i < values_.size(); ++i) values_[i] = static_cast<float>(i % 97) * 0.01f;
     // Pages in an order that no prefetcher foresees.
@@ -42,7 +42,7 @@ class Keys {
   double bytes() const { return static_cast<double>(values_.size() * sizeof(float)); }
 
  private:
-  std::int64_t heads_, tokens_, dim_;
+  std::int64_t heads_, dim_;
   bool head_major_;
   std::int64_t page_;
   std::vector<float> values_;
