@@ -141,7 +141,7 @@ Result<Outcome> run(Workbench& bench) {
   for (int i = 0; i < kPrompts; ++i) {
     QUIRE_CHECK_OK(bench.at(static_cast<double>(i) / kPrompts, fmt::format("prompt {} of {}", i + 1, kPrompts)));
     const Tokens prompt = bench.prompt(400 * i, length);
-    const auto seed = static_cast<std::uint64_t>(i + 1);
+    const auto seed = static_cast<std::uint64_t>(i) + 1;
     Damage damage;
     const auto go = [&](Fault fault, const Tokens& forced) -> Result<std::vector<Step>> {
       QUIRE_TRY(Session session, broken(bench, prompt, generated, fault, place, seed, damage));

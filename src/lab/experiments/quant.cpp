@@ -80,8 +80,7 @@ Result<std::vector<Scored>> score(Workbench& bench, const std::vector<Pair>& pai
     options.on_chunk = [&](const PerplexityReport& r) { (void)tell(r.chunks); };
     QUIRE_TRY(std::vector<PerplexityReport> reports, perplexities(*bench.model(), pointers, bench.text(), options));
     for (std::size_t i = 0; i < count; ++i) {
-      scored.push_back(
-          {pairs[first + i], static_cast<double>(sessions[i].cache().bytes_per_token), std::move(reports[i])});
+      scored.push_back({pairs[first + i], static_cast<double>(sessions[i].cache().bytes_per_token), reports[i]});
     }
   }
   return scored;
