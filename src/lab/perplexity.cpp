@@ -133,6 +133,7 @@ Result<std::vector<PerplexityReport>> perplexities(const Model& model, std::span
     if (options.on_chunk) options.on_chunk(scores.front().report(c + 1, options.ctx));
   }
   std::vector<PerplexityReport> reports;
+  reports.reserve(scores.size());
   for (const Scores& of_session : scores) reports.push_back(of_session.report(chunks, options.ctx));
   return reports;
 }
