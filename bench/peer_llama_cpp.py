@@ -11,13 +11,12 @@ scripts/oracle_env.sh makes (peers).
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 
 import llama_cpp
 import numpy as np
 
+from peer_side import answer
 from peer_text import text
 
 IMPORTED = time.monotonic()
@@ -193,22 +192,14 @@ def first_token(path: str, prompt: str, threads: int) -> None:
     print(json.dumps({"imported": IMPORTED}), flush=True)
 
 
+def about() -> dict:
+    return {"versions": {"llama-cpp-python": llama_cpp.__version__}, "built for": llama_cpp.llama_print_system_info().decode()}
+
+
 def main() -> None:
     llama_cpp.llama_log_set(ignore, None)
     llama_cpp.llama_backend_init()
-    if sys.argv[1:2] == ["--first-token"]:
-        first_token(sys.argv[2], sys.argv[3], int(sys.argv[4]))
-        sys.stdout.flush()
-        os._exit(0)
-    system = llama_cpp.llama_print_system_info().decode()
-    print(json.dumps({"versions": {"llama-cpp-python": llama_cpp.__version__}, "built for": system}), flush=True)
-    worker = Worker()
-    for line in sys.stdin:
-        try:
-            answer = {"ms": worker.measure(json.loads(line))}
-        except Exception as error:  # an engine that cannot do one thing may do the next
-            answer = {"error": str(error)}
-        print(json.dumps(answer), flush=True)
+    answer(about, Worker, first_token)
 
 
 if __name__ == "__main__":

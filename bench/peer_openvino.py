@@ -11,14 +11,13 @@ of the likeliest token, which cannot be left out. Needs the environment that scr
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 
 import numpy as np
 import openvino
 import openvino_genai as genai
 
+from peer_side import answer
 from peer_text import text
 
 IMPORTED = time.monotonic()
@@ -138,20 +137,12 @@ def first_token(path: str, prompt: str, threads: int) -> None:
     print(json.dumps({"imported": IMPORTED}), flush=True)
 
 
+def about() -> dict:
+    return {"versions": {"openvino-genai": genai.__version__, "openvino": openvino.__version__}}
+
+
 def main() -> None:
-    if sys.argv[1:2] == ["--first-token"]:
-        first_token(sys.argv[2], sys.argv[3], int(sys.argv[4]))
-        sys.stdout.flush()
-        os._exit(0)
-    versions = {"openvino-genai": genai.__version__, "openvino": openvino.__version__}
-    print(json.dumps({"versions": versions}), flush=True)
-    worker = Worker()
-    for line in sys.stdin:
-        try:
-            answer = {"ms": worker.measure(json.loads(line))}
-        except Exception as error:  # an engine that cannot do one thing may do the next
-            answer = {"error": str(error)}
-        print(json.dumps(answer), flush=True)
+    answer(about, Worker, first_token)
 
 
 if __name__ == "__main__":

@@ -34,10 +34,6 @@ void say(const std::string& line) {
   std::fflush(stderr);
 }
 
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
 double fraction_below(std::vector<double> values, double fraction) {
   std::ranges::sort(values);
   return percentile(values, fraction);

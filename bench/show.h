@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/fail.h"
 #include "quire/engine.h"
 
 namespace quire::bench {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 using Tokens = std::vector<TokenId>;
 
@@ -57,7 +57,6 @@ void add_schemas(CLI::App& app, Show& chosen);
 
 void say(const std::string& line);  // progress, to standard error
 
-double milliseconds_since(Clock::time_point start);
 double median(std::vector<double> values);
 double fraction_below(std::vector<double> values, double fraction);  // the value at that fraction
 

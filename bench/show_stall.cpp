@@ -42,7 +42,7 @@ std::vector<double> gaps(const std::vector<std::unique_ptr<Reader>>& readers, Cl
     for (std::size_t i = 1; i < reader->seen.size(); ++i) {
       const auto at = reader->seen[i];
       if (at < from || at > to) continue;
-      all.push_back(std::chrono::duration<double, std::milli>(at - reader->seen[i - 1]).count());
+      all.push_back(milliseconds(reader->seen[i - 1], at));
     }
   }
   return all;
@@ -56,7 +56,7 @@ void wait_for_tokens(const std::vector<std::unique_ptr<Reader>>& readers, std::i
 
 struct Arrival {
   Clock::time_point submitted, first_token;
-  double ms() const { return std::chrono::duration<double, std::milli>(first_token - submitted).count(); }
+  double ms() const { return milliseconds(submitted, first_token); }
 };
 
 Result<Arrival> arrive(Engine& engine, const Request& request) {

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "cli/common.h"
+#include "core/clock.h"
 #include "core/thread_pool.h"
 #include "lab/experiment.h"
 #include "lab/machine_info.h"
@@ -19,7 +20,6 @@
 namespace quire::cli {
 namespace {
 
-using lab::Clock;
 using lab::Experiment;
 
 struct Options {
@@ -82,7 +82,7 @@ class Countdown {
     taken_ += seconds();
     foreseen_ += expected(*current_);
   }
-  double seconds() const { return lab::milliseconds_since(start_) / 1000; }
+  double seconds() const { return milliseconds_since(start_) / 1000; }
   double left(double part) const {
     const double taken = taken_ + seconds(), foreseen = foreseen_ + part * expected(*current_);
     const double pace = foreseen > 0 ? taken / foreseen : 1;

@@ -13,10 +13,6 @@
 namespace quire {
 namespace {
 
-double milliseconds(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double, std::milli>(to - from).count();
-}
-
 // Log-probabilities under the model itself, before anything was done to its logits.
 void add_probabilities(StreamEvent& event, std::span<const float> logits, TokenId token, int alternatives) {
   const double most = *std::ranges::max_element(logits);

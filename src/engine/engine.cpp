@@ -297,7 +297,7 @@ void Engine::State::compute_and_commit(Step& step) {
   const auto start = Clock::now();
   if (draft != nullptr) draft->propose(step.works);
   runner.forward(*cache, step);
-  const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  const double ms = milliseconds_since(start);
   const std::scoped_lock lock(mutex);
   cost.observe({answers, prompts, step.fresh_bytes}, ms);
   committer.commit(step, runner);

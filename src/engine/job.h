@@ -10,6 +10,7 @@
 
 #include "cache/kv_cache.h"
 #include "cache/policy/policy.h"
+#include "core/clock.h"
 #include "engine/beam_search.h"
 #include "engine/draft_gate.h"
 #include "engine/prompt_lookup.h"
@@ -22,8 +23,6 @@
 #include "text/stream_decoder.h"
 
 namespace quire {
-
-using Clock = std::chrono::steady_clock;
 
 // One answer in the making: a sequence of tokens of which the cache holds a beginning. What is
 // missing of it is computed, however many tokens that are; then the next token is drawn.

@@ -44,8 +44,9 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-// The likeliest, and of equals the first.
-TokenId greatest(std::span<const float> logits) {
+}  // namespace
+
+TokenId likeliest(std::span<const float> logits) {
   std::size_t best = 0;
   for (std::size_t i = 1; i < logits.size(); ++i) {
     if (logits[i] > logits[best] || std::isnan(logits[best])) best = i;
@@ -53,12 +54,10 @@ TokenId greatest(std::span<const float> logits) {
   return static_cast<TokenId>(best);
 }
 
-}  // namespace
-
 TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> history,
                         std::span<const std::uint64_t> allowed) {
   QUIRE_ASSERT(!logits.empty(), "sampling from no logits");
-  if (options_.temperature == 0 && allowed.empty() && !changes_logits()) return greatest(logits);
+  if (options_.temperature == 0 && allowed.empty() && !changes_logits()) return likeliest(logits);
   return draw(distribution(logits, history, allowed));
 }
 

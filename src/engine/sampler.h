@@ -61,4 +61,7 @@ class Sampler {
   std::vector<TokenChance> chances_;
 };
 
+// The likeliest, and of equals the first.
+TokenId likeliest(std::span<const float> logits);
+
 }  // namespace quire

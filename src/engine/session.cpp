@@ -1,9 +1,9 @@
 #include "quire/session.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
+#include "core/clock.h"
 #include "core/fail.h"
 #include "core/statistics.h"
 #include "engine/cache_faults.h"
@@ -15,16 +15,6 @@
 #include "text/stream_decoder.h"
 
 namespace quire {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double milliseconds(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double, std::milli>(to - from).count();
-}
-
-}  // namespace
-
 namespace {
 
 // What computes; forks of a session take turns with it.

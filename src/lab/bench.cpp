@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/fail.h"
 #include "core/statistics.h"
 #include "engine/cost_model.h"
@@ -14,12 +14,6 @@
 
 namespace quire {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 bool stopped(const BenchOptions& options) { return options.cancel != nullptr && options.cancel->load(); }
 
@@ -166,8 +160,7 @@ Result<void> Bench::decode_batch(BenchResult& result, const BenchOptions& option
       end = Clock::now();
     }
     if (i >= 0) {
-      result.ms.push_back(std::chrono::duration<double, std::milli>(end - start).count() /
-                          static_cast<double>(work.tokens));
+      result.ms.push_back(milliseconds(start, end) / static_cast<double>(work.tokens));
     }
   }
   return {};

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/fail.h"
 #include "core/statistics.h"
+#include "engine/sampler.h"
 
 namespace quire {
 namespace {
@@ -125,8 +126,7 @@ Result<std::vector<PerplexityReport>> perplexities(const Model& model, std::span
         if (options.base != nullptr) {
           const std::span<const float> base(base_logits.data() + static_cast<std::size_t>(i - first) * vocabulary,
                                             vocabulary);
-          const auto top = [](std::span<const float> x) { return std::ranges::max_element(x) - x.begin(); };
-          scores[s].add_divergence(kl_divergence(base, logits), top(base) == top(logits));
+          scores[s].add_divergence(kl_divergence(base, logits), likeliest(base) == likeliest(logits));
         }
       }));
     }

@@ -7,14 +7,6 @@
 
 namespace quire::lab {
 
-double milliseconds_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-TokenId likeliest(std::span<const float> logits) {
-  return static_cast<TokenId>(std::ranges::max_element(logits) - logits.begin());
-}
-
 Request greedy_request(Tokens tokens, std::int64_t generated) {
   Request request;
   request.tokens = std::move(tokens);

@@ -11,17 +11,16 @@
 #include <string_view>
 #include <vector>
 
+#include "core/clock.h"
+#include "engine/sampler.h"
 #include "kernels/machine_speed.h"
 #include "quire/engine.h"
 #include "quire/session.h"
 
 namespace quire::lab {
 
-using Clock = std::chrono::steady_clock;
 using Tokens = std::vector<TokenId>;
 
-double milliseconds_since(Clock::time_point start);
-TokenId likeliest(std::span<const float> logits);
 Request greedy_request(Tokens tokens, std::int64_t generated);
 
 struct WorkbenchOptions {

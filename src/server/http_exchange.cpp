@@ -7,6 +7,7 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/status.hpp>
 
+#include "core/clock.h"
 #include "quire/version.h"
 
 namespace quire::server {
@@ -143,8 +144,7 @@ void HttpExchange::over(unsigned status) {
   on_gone = nullptr;
   const auto& log = connection_->server_.options.log;
   if (!log) return;
-  const double ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - request.received).count();
+  const double ms = milliseconds_since(request.received);
   log(fmt::format("{} {} {} {} {:.1f} ms, {} prompt ({} cached), {} generated", request.id, request.method,
                   request.path, status, ms, prompt_tokens, cached_tokens, generated_tokens));
 }

@@ -116,7 +116,7 @@ std::vector<double> gaps(const std::vector<Watched>& readers, Clock::time_point 
     const auto seen = reader.times();
     for (std::size_t i = 1; i < seen.size(); ++i) {
       if (seen[i] < from || seen[i - 1] > to) continue;
-      all.push_back(std::chrono::duration<double, std::milli>(seen[i] - seen[i - 1]).count());
+      all.push_back(milliseconds(seen[i - 1], seen[i]));
     }
   }
   return all;
@@ -162,7 +162,7 @@ Result<Stall> stall(Workbench& bench, bool chunked, std::int64_t long_prompt) {
   QUIRE_CHECK_OK(late.wait());
   const auto answered = Clock::now();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the step after it, for the last gap
-  result.first_token_ms = std::chrono::duration<double, std::milli>(answered - arrived).count();
+  result.first_token_ms = milliseconds(arrived, answered);
   result.before = gaps(readers, start, arrived - std::chrono::milliseconds(50));
   result.during = gaps(readers, arrived, answered);
   return result;
