@@ -130,9 +130,9 @@ TEST(KvFormat, BytesLieAsDrawn) {
 }
 
 TEST(KvFormat, CodebooksAscendAndAreSymmetric) {
-  const auto check = [](const auto& book) {
+  const auto check = [](const auto& book, int largest) {
     const std::size_t count = book.levels.size();
-    EXPECT_EQ(book.levels[count - 1], 127);
+    EXPECT_EQ(book.levels[count - 1], largest);
     for (std::size_t i = 0; i < count; ++i) {
       EXPECT_EQ(book.levels[i], -book.levels[count - 1 - i]);
       EXPECT_TRUE(i == 0 || book.levels[i] > book.levels[i - 1]);
@@ -143,9 +143,9 @@ TEST(KvFormat, CodebooksAscendAndAreSymmetric) {
       EXPECT_EQ(book.nearest[doubled], reached);
     }
   };
-  check(kBook2);
-  check(kBook4);
-  check(kBook5);
+  check(kBook2, 127);
+  check(kBook4, 120);
+  check(kBook5, 127);
 }
 
 TEST(KvFormat, OneTokenAtATimeIsTheWholePage) {
@@ -239,7 +239,7 @@ TEST(KvFormat, BitsAreFrozen) {
   while (rows.size() < 32 * 72) rows.push_back(static_cast<float>(next() + next() + next() + next()) * 0x1p-11f);
   const std::uint32_t expected[10][2] = {
       {0x48D1735Eu, 0x6ECA6622u}, {0xD95549DEu, 0x3C4BA7B2u}, {0xABF8A945u, 0xA894D715u}, {0x2B233C18u, 0x360CF8A2u},
-      {0x10FAF678u, 0x55B89526u}, {0x307882EDu, 0x8FBBED98u}, {0x482D6AEEu, 0x49CCA296u}, {0xA280A319u, 0x99FBF17Cu},
+      {0x10FAF678u, 0x55B89526u}, {0x307882EDu, 0x8FBBED98u}, {0xA5927094u, 0x1E44FDB8u}, {0xA280A319u, 0x99FBF17Cu},
       {0x1946E99Eu, 0x737E9D4Bu}, {0x819780C0u, 0xA4AFAFF5u}};  // by format: lanes, rows
   for (const KvFormatInfo& format : kv_formats()) {
     for (const KvOrder order : kOrders) {

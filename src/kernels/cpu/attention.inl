@@ -73,7 +73,11 @@ QUIRE_INLINE void score_tile(const Stretch& s, const KeyTile& k, const Pass& que
       q[i] = turned;
     }
   }
-  k.kernels->score[queries.count - 1](k, q, scores);
+  if (k.even) {
+    score_even(k, s.query_codes, queries.query, queries.count, s.query_stride, scores);
+  } else {
+    k.kernels->score[queries.count - 1](k, q, scores);
+  }
   if (k.channel_scale == nullptr && s.softcap == 0) return;
   for (int i = 0; i < queries.count; ++i) {
     for (std::int64_t t = 0; t < kLine; t += 8) {
@@ -217,11 +221,11 @@ QUIRE_INLINE void add_values(const Stretch& s, const SoftmaxStates& states, cons
     float* to = scratch.weights + i * kSpanTokens;
     weights[i] = to;
     for (std::int64_t page = chunk.first_page; page < chunk.end_page; ++page) {
-      for (std::int64_t t = page * kLine; t < (page + 1) * kLine; t += 8) {
-        const F8 weight = load8(plain[i] + t);
-        const float* scale = chunk.scale[page];
-        store8(to + t, scale != nullptr ? weight * load8(scale + t % kLine) : weight);
-      }
+      const float* scale = chunk.scale[page];
+      unrolled<kLineVectors>([&](auto v) QUIRE_LAMBDA {
+        const F8 weight = load8(plain[i] + page * kLine + 8 * v);
+        store8(to + page * kLine + 8 * v, scale != nullptr ? weight * load8(scale + 8 * v) : weight);
+      });
     }
   }
   add_seen(chunk, queries, weights, sums);

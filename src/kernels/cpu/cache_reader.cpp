@@ -1,15 +1,19 @@
 #include "kernels/cpu/cache_reader.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
 
 #include "core/check.h"
 #include "kernels/cpu/scratch.h"
+#include "kv/query_codes.h"
 
 namespace quire {
 namespace {
 
 struct ReaderScratch {
-  Scratch q, seen, stretch;
+  Scratch q, query_pairs, query_scales, query_sums, seen, stretch;
 };
 thread_local ReaderScratch reader_scratch;
 
@@ -26,7 +30,8 @@ CacheReader::CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, 
       scale_(scale),
       softcap_(softcap),
       wide_(tile_layouts(group_.wide)),
-      packed_(group_.lossless ? wide_ : tile_layouts(group_.packed)) {
+      packed_(group_.lossless ? wide_ : tile_layouts(group_.packed)),
+      rounds_queries_(meets_query_codes(packed_.keys.format, packed_.keys.order, packed_.latent)) {
   QUIRE_ASSERT(wide_.values.order == KvOrder::rows && packed_.values.order == KvOrder::rows, "values lie in rows");
 }
 
@@ -77,6 +82,27 @@ CacheReader::Tiles CacheReader::tiles(const Piece& piece, Part part, std::int64_
   return tiles;
 }
 
+QueryCodes CacheReader::rounded(const float* scaled, std::int64_t queries) const {
+  const std::int64_t groups = (query_stride_ + kQueryGroup - 1) / kQueryGroup;
+  auto* pairs = reader_scratch.query_pairs.get<std::int32_t>(queries * query_stride_ / 2);
+  float* scale = reader_scratch.query_scales.get<float>(queries * groups);
+  auto* sum = reader_scratch.query_sums.get<std::int32_t>(queries * groups);
+  const QueryCodes rounded{pairs, scale, sum, groups};
+  for (std::int64_t i = 0; i < queries; ++i, scaled += query_stride_) {
+    for (std::int64_t d = 0; d < query_stride_; d += kQueryGroup, ++scale, ++sum) {
+      const auto count = static_cast<std::size_t>(std::min(kQueryGroup, query_stride_ - d));
+      std::array<std::int8_t, kQueryGroup> codes{};
+      *scale = kHalfStep4 * round_query(scaled + d, count, codes.data());
+      *sum = std::accumulate(codes.begin(), codes.end(), std::int32_t{0});
+      for (std::size_t j = 0; j < count; j += 2, ++pairs) {
+        const std::array<std::int8_t, 4> twice{codes[j], codes[j + 1], codes[j], codes[j + 1]};
+        std::memcpy(pairs, twice.data(), sizeof twice);
+      }
+    }
+  }
+  return rounded;
+}
+
 Stretch CacheReader::stretch(std::span<const Piece> pieces, Part part, std::int64_t segment, const Tiles& tiles,
                              std::int64_t kv_head, const float* q) const {
   const bool nothing = std::ranges::all_of(tiles, [](const PageTiles& t) { return t.values == nullptr; });
@@ -101,10 +127,12 @@ Stretch CacheReader::stretch(std::span<const Piece> pieces, Part part, std::int6
       }
     }
   }
+  const bool any_packed = std::ranges::any_of(tiles, &PageTiles::packed);
+  const QueryCodes codes = rounds_queries_ && any_packed ? rounded(scaled, queries) : QueryCodes{};
   float* memory = scratch.stretch.get<float>(stretch_scratch_floats(queries, query_stride_, value_stride_));
-  return {wide_,         packed_,  tiles.data(), kSegmentPages, segment * kSegmentTokens,
-          scaled,        first,    last,         queries,       query_stride_,
-          value_stride_, softcap_, memory};
+  return {wide_,         packed_,       tiles.data(), kSegmentPages, segment * kSegmentTokens,
+          scaled,        codes,         first,        last,          queries,
+          query_stride_, value_stride_, softcap_,     memory};
 }
 
 }  // namespace quire

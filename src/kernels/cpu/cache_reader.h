@@ -58,6 +58,7 @@ class CacheReader {
     std::int64_t first, last;
   };
   Range seen(const Piece& piece, std::int64_t position, Part part) const;
+  QueryCodes rounded(const float* scaled, std::int64_t queries) const;
 
   const KvTarget& kv_;
   const KvGroupLayout& group_;
@@ -65,6 +66,7 @@ class CacheReader {
   std::int64_t query_dim_, query_stride_, value_stride_;
   float scale_, softcap_;
   PageTileLayouts wide_, packed_;
+  bool rounds_queries_;
 };
 
 }  // namespace quire

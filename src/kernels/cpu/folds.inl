@@ -45,6 +45,7 @@ struct KeyTile {
   const float* scale;          // [groups, 32], or null
   const float* channel_scale;  // [dim], or null; zero beyond, to a multiple of 8
   const float* channel_zero;
+  bool even;  // levels are evenly spaced, and scored as whole numbers
 };
 
 template <class Line, int kQueries>

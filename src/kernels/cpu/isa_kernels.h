@@ -56,13 +56,22 @@ struct PageTileLayouts {
   bool latent;
 };
 
+// The same queries as whole numbers: see kv/query_codes.h.
+struct QueryCodes {
+  const std::int32_t* pairs;  // [queries, query_stride / 2]: two codes, twice; or null where packed keys are not even
+  const float* scale;         // [queries, groups], of products with levels in half steps
+  const std::int32_t* sum;    // [queries, groups], of the codes
+  std::int64_t groups;        // of 32 dimensions
+};
+
 // Consecutive pages of one KV head, and the queries that read the same version of each.
 struct Stretch {
   PageTileLayouts wide, packed;
   const PageTiles* tiles;  // [pages]
   std::int64_t pages;
-  std::int64_t begin;         // position of the first page's first token
-  const float* q;             // [queries, query_stride], scaled
+  std::int64_t begin;  // position of the first page's first token
+  const float* q;      // [queries, query_stride], scaled
+  QueryCodes query_codes;
   const std::int64_t* first;  // [queries]: positions [first, last) are seen, of those in the stretch
   const std::int64_t* last;   // [queries]
   std::int64_t queries;

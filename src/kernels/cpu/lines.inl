@@ -206,7 +206,7 @@ struct Lines {
   std::int64_t ahead_stride;
 
   QUIRE_INLINE Lines from(std::int64_t n) const {
-    return {codes + n * stride, stride, fifth_bits + n * stride / 4, ahead + n * ahead_stride, ahead_stride};
+    return {codes + n * stride, stride, fifth_bits + n * (stride / 4), ahead + n * ahead_stride, ahead_stride};
   }
 };
 // Of lines in small memory that was just written: nothing.
@@ -232,9 +232,9 @@ QUIRE_INLINE void make_line(const Lines& at, Made* line) {
 
 template <class Line>
 void make_lines(const Lines& lines, std::int64_t count, Made* out) {  // [count, 32]
-  for (std::int64_t n = 0; n < count; ++n) {
-    const Lines at = lines.from(n);
-    fetch_ahead(at.ahead);
+  Lines at = lines;  // its own, so that what is stored cannot be thought to change it
+  for (std::int64_t n = 0; n < count; ++n, at = at.from(1)) {
+    if (kByVector<Line> || n % 2 == 0) fetch_ahead(at.ahead);
     make_line<Line>(at, out + n * kLine);
   }
 }

@@ -1,7 +1,7 @@
 // Tiles made ready for the inner loops: lines to read, and scales as floats, one line of 32 tokens
 // per group of dimensions.
 #include "core/check.h"
-#include "kernels/cpu/folds.inl"
+#include "kernels/cpu/even_keys.inl"
 
 namespace quire {
 namespace {
@@ -184,7 +184,7 @@ void transpose_chunks(const float* chunks, std::int64_t dim, float* lines) {
 }
 
 KeyTile key_tile_of_lines(const float* lines, std::int64_t dim) {
-  return {&kLineKernels<F32Line>, float_lines(lines), dim, dim, nullptr, nullptr, nullptr};
+  return {&kLineKernels<F32Line>, float_lines(lines), dim, dim, nullptr, nullptr, nullptr, false};
 }
 
 KeyTile key_tile(const TileLayout& l, const std::byte* tile, float*& scratch) {
@@ -251,6 +251,8 @@ struct Ahead {
 QUIRE_INLINE KeyTile ready_keys(const Stretch& s, const PageTiles& tiles, const Ahead& ahead, float*& scratch) {
   KeyTile k = key_tile((tiles.packed ? s.packed : s.wide).keys, tiles.keys, scratch);
   ahead.while_reading(k.lines, k.dim);
+  k.even = tiles.packed && s.query_codes.pairs != nullptr;
+  if (k.even) return k;
   if (s.queries > k.kernels->few_queries) make_keys(k, scratch);
   return k;
 }

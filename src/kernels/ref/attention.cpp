@@ -2,6 +2,7 @@
 #include "kernels/ref/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,6 +11,7 @@
 #include "core/check.h"
 #include "core/planted.h"
 #include "kv/hadamard.h"
+#include "kv/query_codes.h"
 
 namespace quire {
 namespace {
@@ -47,6 +49,7 @@ struct Seen {
   const float* key;
   const float* value;
   bool sink;
+  bool meets_codes;   // its key is scored with the query rounded
   std::int64_t slot;  // kept tokens first, then positions from table.first_position
 };
 
@@ -81,7 +84,7 @@ class HeadReader {
     auto found = tiles_.find(page);
     if (found == tiles_.end()) found = tiles_.emplace(page, decode(layout, page, layer_, head_)).first;
     return {found->second.keys.data() + t * layout.query_dim(), found->second.values.data() + t * layout.values.dim,
-            sink, slot};
+            sink, meets_query_codes(layout.keys.format, layout.keys.order, layout.latent), slot};
   }
 
   const KvGroupLayout& group_;
@@ -90,12 +93,31 @@ class HeadReader {
   std::map<const std::byte*, DecodedTile> tiles_;
 };
 
-float score_of(const float* q, const float* key, std::int64_t dim, float scale, float softcap) {
-  float score = 0;
-  for (std::int64_t d = 0; d < dim; ++d) score += q[d] * key[d];
-  score *= scale;
-  return softcap > 0 ? softcap * std::tanh(score / softcap) : score;
-}
+// A query, and the same as codes and scales make it.
+class Query {
+ public:
+  Query(const float* q, std::int64_t dim, float scale) : plain_(q, q + dim) {
+    for (float& x : plain_) x *= scale;
+    rounded_ = plain_;
+    constexpr auto kGroup = static_cast<std::size_t>(kQueryGroup);
+    rounded_.resize((plain_.size() + kGroup - 1) / kGroup * kGroup);
+    for (std::size_t d = 0; d < rounded_.size(); d += kGroup) {
+      std::array<std::int8_t, kGroup> codes{};
+      const float unit = round_query(&rounded_[d], kGroup, codes.data());
+      for (std::size_t i = 0; i < kGroup; ++i) rounded_[d + i] = unit * codes[i];
+    }
+  }
+
+  float score(const Seen& token, float softcap) const {
+    const Floats& q = token.meets_codes ? rounded_ : plain_;
+    float score = 0;
+    for (std::size_t d = 0; d < plain_.size(); ++d) score += q[d] * token.key[d];
+    return softcap > 0 ? softcap * std::tanh(score / softcap) : score;
+  }
+
+ private:
+  Floats plain_, rounded_;
+};
 
 }  // namespace
 
@@ -151,11 +173,12 @@ void ref_attention(const AttentionParams& p, ThreadPool&) {
         for (std::int64_t h = kv_head * heads_per_kv; h < (kv_head + 1) * heads_per_kv; ++h) {
           const std::int64_t row = (sequence.first_row + r) * p.q_heads + h;
 
+          const Query query(p.q + row * dim, dim, p.scale);
+          const Query sink_query(p.q_sinks != nullptr ? p.q_sinks + row * dim : p.q + row * dim, dim, p.scale);
           Floats weights;
           float max = -std::numeric_limits<float>::infinity();
           for (const Seen& token : seen) {
-            const float* q = (token.sink ? p.q_sinks : p.q) + row * dim;
-            weights.push_back(score_of(q, token.key, dim, p.scale, p.softcap));
+            weights.push_back((token.sink ? sink_query : query).score(token, p.softcap));
             max = std::max(max, weights.back());
           }
           float sum = 0;
@@ -189,9 +212,9 @@ void ref_score(const ScoreParams& p, ThreadPool&) {
       const std::vector<Seen> seen = reader.seen_from(sequence.first_position + r);
       for (std::int64_t h = kv_head * heads_per_kv; h < (kv_head + 1) * heads_per_kv; ++h) {
         const std::int64_t row = (sequence.first_row + r) * p.q_heads + h;
+        const Query query(p.q + row * dim, dim, p.scale);
         for (const Seen& token : seen) {
-          const float score = score_of(p.q + row * dim, token.key, dim, p.scale, p.softcap);
-          p.sums[kv_head * slots + token.slot] += std::exp(score - p.log_sum_exp[row]);
+          p.sums[kv_head * slots + token.slot] += std::exp(query.score(token, p.softcap) - p.log_sum_exp[row]);
         }
       }
     }

@@ -6,20 +6,14 @@
 #include <memory>
 #include <random>
 
+#include "kernels/cpu/kernel_test_support.h"
 #include "kernels/ops.h"
 
 namespace quire {
 namespace {
 
 using Floats = std::vector<float>;
-
-Floats random_floats(std::int64_t count, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  Floats x(static_cast<std::size_t>(count));
-  for (float& v : x) v = normal(generator);
-  return x;
-}
+using testing_support::random_floats;
 
 struct Shape {
   KvFormat key_format = KvFormat::f16, value_format = KvFormat::f16;
@@ -107,7 +101,10 @@ class Sequence {
     }
   }
 
-  // As the query at `position` should see it: wide in its own page and where the rules say so.
+  // The query at `position` should see pages wide: its own, and where the rules say so.
+  bool is_packed(std::int64_t p, std::int64_t position) const {
+    return position / 32 - p / 32 > shape_.recent_pages && p / 32 >= shape_.sink_pages;
+  }
   std::vector<double> key(std::int64_t p, std::int64_t head, std::int64_t position) const {
     std::vector<double> result;
     if (shape_.latent) result = value(p, head, position);
@@ -175,8 +172,7 @@ class Sequence {
   const Floats& held_rows(const std::vector<Held>& held, std::int64_t p, std::int64_t head,
                           std::int64_t position) const {
     const Held& rows = held[static_cast<std::size_t>(p / 32 * shape_.kv_heads + head)];
-    const bool recent = position / 32 - p / 32 <= shape_.recent_pages;
-    return recent || p / 32 < shape_.sink_pages ? rows.wide : rows.packed;
+    return is_packed(p, position) ? rows.packed : rows.wide;
   }
   static void append_row(std::vector<double>& to, const Floats& rows, std::int64_t token, std::int64_t dim) {
     to.insert(to.end(), rows.begin() + token % 32 * dim, rows.begin() + (token % 32 + 1) * dim);
@@ -224,9 +220,15 @@ Outputs run(const Shape& s, Sequence& sequence, const std::vector<std::int64_t>&
   return result;
 }
 
-double dot(const float* q, const std::vector<double>& key) {
+// Keys of q4 meet queries of whole numbers up to 63, a group of 32 dimensions at a time.
+double dot(const float* q, const std::vector<double>& key, bool rounded) {
   double sum = 0;
-  for (std::size_t d = 0; d < key.size(); ++d) sum += static_cast<double>(q[d]) * key[d];
+  for (std::size_t start = 0; start < key.size(); start += 32) {
+    const std::size_t end = std::min(key.size(), start + 32);
+    double unit = 0;
+    for (std::size_t d = start; d < end; ++d) unit = std::max(unit, std::fabs(static_cast<double>(q[d])) / 63);
+    for (std::size_t d = start; d < end; ++d) sum += (rounded ? std::round(q[d] / unit) * unit : q[d]) * key[d];
+  }
   return sum;
 }
 
@@ -242,14 +244,15 @@ void expect_right(const Shape& s, const std::vector<std::int64_t>& chunks) {
       const auto q_at = static_cast<std::size_t>((position * s.q_heads + h) * s.query_dim());
       double total = 0;
       std::vector<double> expected(static_cast<std::size_t>(s.value_dim));
-      const auto add = [&](const float* q, const std::vector<double>& key, const std::vector<double>& value) {
-        double score = dot(q, key) * static_cast<double>(kScale);
+      const auto add = [&](const float* q, bool packed, const std::vector<double>& key,
+                           const std::vector<double>& value) {
+        double score = dot(q, key, packed && s.key_format == KvFormat::q4) * static_cast<double>(kScale);
         if (s.softcap > 0) score = s.softcap * std::tanh(score / s.softcap);
         total += std::exp(score);
         for (std::size_t d = 0; d < value.size(); ++d) expected[d] += std::exp(score) * value[d];
       };
       for (std::int64_t i = 0; i < s.kept; ++i) {
-        add(&sequence.q[q_at], sequence.kept_key(i, kv_head), sequence.kept_value(i, kv_head));
+        add(&sequence.q[q_at], true, sequence.kept_key(i, kv_head), sequence.kept_value(i, kv_head));
       }
       for (std::int64_t p = s.first_position; p <= position; ++p) {
         const bool all_seen = position < s.visible.sinks + s.visible.window;
@@ -257,7 +260,8 @@ void expect_right(const Shape& s, const std::vector<std::int64_t>& chunks) {
         const bool in_window = s.visible.window == 0 || position - p < s.visible.window;
         if (!sink && !in_window && !all_seen) continue;
         const Floats& q = sink ? sequence.q_sinks : sequence.q;
-        add(&q[q_at], sequence.key(p, kv_head, position), sequence.value(p, kv_head, position));
+        add(&q[q_at], sequence.is_packed(p, position), sequence.key(p, kv_head, position),
+            sequence.value(p, kv_head, position));
       }
       const auto row = static_cast<std::size_t>((position - s.first_position) * s.q_heads + h);
       ASSERT_NEAR(outputs.log_sum_exp[row], std::log(total), 1e-4) << "position " << position << " head " << h;
@@ -382,7 +386,7 @@ TEST(RefScore, SumsToOneForEveryRowAndHead) {
       for (std::int64_t h = head * 2; h < head * 2 + 2; ++h) {
         const std::int64_t row = (length - 1) * s.q_heads + h;
         const double score = dot(&sequence.q[static_cast<std::size_t>(row * s.query_dim())],
-                                 sequence.key(length - 1, head, length - 1)) *
+                                 sequence.key(length - 1, head, length - 1), false) *
                              static_cast<double>(kScale);
         const auto lse = static_cast<std::size_t>((length - 1 - s.first_position) * s.q_heads + h);
         last += std::exp(3 * std::tanh(score / 3) - static_cast<double>(outputs.log_sum_exp[lse]));

@@ -101,14 +101,15 @@ template <const auto& book, KvFormat format>
 void encode_codebook(KvOrder order, const float* rows, std::int64_t dim, std::byte* tile) {
   const KvTileParts parts = kv_tile_parts(format, order, dim);
   std::memset(tile, 0, static_cast<std::size_t>(parts.bytes));
+  constexpr std::int64_t kGroup = kv_group_dims(format);
   for (std::int64_t t = 0; t < kPageTokens; ++t) {
-    for (std::int64_t start = 0; start < dim; start += 32) {
+    for (std::int64_t start = 0; start < dim; start += kGroup) {
       const float* values = rows + t * dim + start;
-      const std::int64_t count = std::min<std::int64_t>(32, dim - start);
+      const std::int64_t count = std::min(kGroup, dim - start);
       const float largest = largest_magnitude(values, count);
       const bool ordinary = largest >= kTinyGroup && largest <= kHugeGroup;
 
-      std::array<float, 32> x{};  // other groups, and dimensions beyond the end, get the codes of zeros
+      std::array<float, kGroup> x{};  // other groups, and dimensions beyond the end, get the codes of zeros
       bf16_t scale = largest < kTinyGroup ? bf16_t{0} : kNanScale;
       float inverse = 0;
       if (ordinary) {
@@ -117,7 +118,7 @@ void encode_codebook(KvOrder order, const float* rows, std::int64_t dim, std::by
         inverse = 2.f / bf16_to_f32(scale);
       }
       store_u16(tile + parts.scales, kv_scale(format, order, dim, t, start), scale);
-      const std::int64_t coded = order == KvOrder::rows ? 32 : count;
+      const std::int64_t coded = order == KvOrder::rows ? (count + 31) / 32 * 32 : count;
       for (std::int64_t j = 0; j < coded; ++j) {
         put_code<format>(tile, parts, kv_line(order, dim, t, start + j), kv_index_in_line(order, t, start + j),
                          code_of(book, x[static_cast<std::size_t>(j)], inverse));

@@ -108,11 +108,14 @@ constexpr KvTileParts kv_tile_parts(KvFormat format, KvOrder order, std::int64_t
   return parts;
 }
 
-// Levels of the codebook formats: value = scale * level[code]. Those that quantise a Gaussian with
-// the least squared error (Lloyd-Max), the outermost at 127. Product of a scale and a level: exact.
+// Levels of the codebook formats: value = scale * level[code]. Product of a scale and a level: exact. Those of q2 and
+// q5 quantise a Gaussian with the least squared error (Lloyd-Max), the outermost at 127. Those of q4 are evenly spaced:
+// a fifth more error, but scores are sums of whole numbers.
 inline constexpr std::array<std::int8_t, 4> kLevels2{-127, -38, 38, 127};
-inline constexpr std::array<std::int8_t, 16> kLevels4{-127, -96, -75, -58, -44, -31, -18, -6,
-                                                      6,    18,  31,  44,  58,  75,  96,  127};
+inline constexpr std::array<std::int8_t, 16> kLevels4{-120, -104, -88, -72, -56, -40, -24, -8,
+                                                      8,    24,   40,  56,  72,  88,  104, 120};
+inline constexpr int kHalfStep4 = 8;          // level = half step * (2 * code - 15)
+inline constexpr int kLargestQueryCode = 63;  // of queries that meet them: see kv/query_codes.h
 inline constexpr std::array<std::int8_t, 32> kLevels5{-127, -105, -90, -79, -70, -61, -54, -47, -41, -35, -29,
                                                       -24,  -18,  -13, -8,  -3,  3,   8,   13,  18,  24,  29,
                                                       35,   41,   47,  54,  61,  70,  79,  90,  105, 127};

@@ -1,0 +1,96 @@
+// Scores in whole numbers, for keys whose levels are evenly spaced: sums of codes times queries of 7 bits
+// (kv/query_codes.h). They are exact, so it does not matter what is added first.
+#include "kernels/cpu/folds.inl"
+
+namespace quire {
+namespace {
+
+constexpr bool evenly_spaced(const std::array<std::int8_t, 16>& levels) {
+  for (int i = 0; i < 16; ++i) {
+    if (levels[static_cast<std::size_t>(i)] != kHalfStep4 * (2 * i - 15)) return false;
+  }
+  return true;
+}
+static_assert(evenly_spaced(kLevels4));
+static_assert(kv_group_dims(KvFormat::q4) == kLine);
+static_assert(kLine * 15 * kLargestQueryCode < (1 << 15), "a group's sums fit 16 bits");
+
+// Sums of codes times those of each query, over the dimensions of a group: the 32 tokens of a page.
+template <int kQueries>
+QUIRE_INLINE void fold_codes(const Lines& lines, std::int64_t dims, const std::int32_t* const (&pairs)[kQueries],
+                             I8 (&sums)[kQueries][kLineVectors]) {
+#if defined(__AVX2__)
+  __m256i total[kQueries][2];  // tokens 0-15 and 16-31, in 16 bits
+  unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { total[i][0] = total[i][1] = _mm256_setzero_si256(); });
+  const __m256i nibble = _mm256_set1_epi8(15);
+  const std::byte* codes = lines.codes;
+  const std::byte* ahead = lines.ahead;
+  // Two dimensions; an odd one out comes with itself, where the query has a zero.
+  const auto fold_pair = [&](std::int64_t pair, std::int64_t next) QUIRE_LAMBDA {
+    const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+    const __m128i second = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + next));
+    const __m256i both = _mm256_set_m128i(_mm_unpackhi_epi8(first, second), _mm_unpacklo_epi8(first, second));
+    const __m256i low = _mm256_and_si256(both, nibble), high = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+      const __m256i query = _mm256_set1_epi32(pairs[i][pair]);
+      total[i][0] = _mm256_add_epi16(total[i][0], _mm256_maddubs_epi16(low, query));
+      total[i][1] = _mm256_add_epi16(total[i][1], _mm256_maddubs_epi16(high, query));
+    });
+  };
+  for (std::int64_t pair = 0; pair < dims / 2; ++pair) {
+    fetch_ahead(ahead);
+    fold_pair(pair, lines.stride);
+    codes += 2 * lines.stride;
+    ahead += 2 * lines.ahead_stride;
+  }
+  if (dims % 2 != 0) fold_pair(dims / 2, 0);
+  unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+    unrolled<kLineVectors>([&](auto v) QUIRE_LAMBDA {
+      const __m256i from = total[i][v / 2];
+      const __m128i eight = v % 2 == 0 ? _mm256_castsi256_si128(from) : _mm256_extracti128_si256(from, 1);
+      sums[i][v] = reinterpret_cast<I8>(_mm256_cvtepi16_epi32(eight));
+    });
+  });
+#else
+  for (int i = 0; i < kQueries; ++i) {
+    for (unsigned t = 0; t < kLine; ++t) {
+      std::int32_t total = 0;
+      for (std::int64_t d = 0; d < dims; ++d) {
+        const auto code = static_cast<std::int8_t>(pairs[i][d / 2] >> (8 * (d % 2)));
+        total += static_cast<std::int32_t>(nibble(lines.codes + d * lines.stride, t)) * code;
+      }
+      sums[i][t / 8][t % 8] = total;
+    }
+  }
+#endif
+}
+
+template <int kQueries>
+void score_even(const KeyTile& k, const QueryCodes& queries, const std::int32_t* query, std::int64_t stride,
+                float* const* scores) {
+  for (std::int64_t d = 0, group = 0; d < k.dim; d += kLine, ++group) {
+    const std::int32_t* pairs[kQueries];
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { pairs[i] = queries.pairs + (query[i] * stride + d) / 2; });
+    I8 sums[kQueries][kLineVectors];
+    fold_codes<kQueries>(k.lines.from(d), k.dim - d < kLine ? k.dim - d : kLine, pairs, sums);
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+      const std::int64_t at = query[i] * queries.groups + group;
+      const std::int32_t middle = 15 * queries.sum[at];
+      const F8 scale = broadcast(queries.scale[at]);
+      unrolled<kLineVectors>([&](auto v) QUIRE_LAMBDA {
+        F8 x = to_floats(sums[i][v] * 2 - middle) * scale * load8(k.scale + d + 8 * v);
+        if (d > 0) x = x + load8(scores[i] + 8 * v);
+        store8(scores[i] + 8 * v, x);
+      });
+    });
+  }
+}
+
+QUIRE_INLINE void score_even(const KeyTile& k, const QueryCodes& queries, const std::int32_t* query, int count,
+                             std::int64_t stride, float* const* scores) {
+  constexpr decltype(&score_even<1>) kByCount[kMaxTogether] = {score_even<1>, score_even<2>, score_even<3>};
+  kByCount[count - 1](k, queries, query, stride, scores);
+}
+
+}  // namespace
+}  // namespace quire
