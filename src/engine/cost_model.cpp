@@ -13,7 +13,7 @@ constexpr std::int64_t kFewRows = 2;  // or a prompt would never end
 // A step with prompts takes so many times one without. While a long prompt is computed, answers grow and take longer:
 // what prompts may add shrinks by as much, but not below a share of the step: a prompt that takes ever longer would
 // let answers grow ever longer.
-constexpr double kStepGrowth = 2.1;
+constexpr double kStepGrowth = 1.8;
 constexpr double kLeastShare = 0.25;
 
 void learn(double& average, double value) {

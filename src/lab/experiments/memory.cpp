@@ -187,18 +187,26 @@ Result<void> waste(Workbench& bench, const CacheDemand& demand, Outcome& outcome
   return {};
 }
 
+struct Wall {
+  std::int64_t tokens = 0;  // of the last sequence
+  double held = 0, reserved = 0, system = 0;
+};
+
 // Longer and longer, all sequences together, until the budget says no.
-Result<std::int64_t> wall(const Model& model, const std::string& type, std::uint64_t budget, std::int64_t batch) {
+Result<Wall> wall(const Model& model, const std::string& type, std::uint64_t budget, std::int64_t batch) {
+  const double before = resident_bytes();
   QUIRE_TRY(Filled filled, Filled::create(model, in_format(type, budget)));
   for (std::int64_t i = 0; i < batch; ++i) {
-    if (const auto added = filled.add(kPageTokens); !added.ok()) return std::int64_t{0};
+    if (const auto added = filled.add(kPageTokens); !added.ok()) return Wall{};
   }
   while (true) {
     for (std::int64_t i = 0; i < batch; ++i) {
       const auto extended = filled.extend(static_cast<SequenceId>(i), kPageTokens);
       if (extended.ok()) continue;
       if (extended.error().code != Errc::out_of_memory) return extended.error();
-      return filled.cache().length(static_cast<SequenceId>(batch - 1));
+      const CacheStats stats = filled.cache().stats();
+      return Wall{filled.cache().length(static_cast<SequenceId>(batch - 1)), static_cast<double>(stats.held_bytes()),
+                  static_cast<double>(stats.reserved_bytes), resident_bytes() - before};
     }
   }
 }
@@ -222,9 +230,10 @@ Result<void> walls(Workbench& bench, const PlanModel& plan, Outcome& outcome) {
     QUIRE_TRY(const CacheDemand demand, CacheDemand::create(plan, {in_format(types[t]), 1, 0, true}));
     Series measured{types[t], Style::line, {}}, formula{types[t] + ", formula", Style::reference, {}};
     for (const std::int64_t batch : batches) {
-      QUIRE_CHECK_OK(bench.at(0.5 + 0.5 * static_cast<double>(t) / static_cast<double>(types.size()),
+      QUIRE_CHECK_OK(bench.at(0.5 + 0.4 * static_cast<double>(t) / static_cast<double>(types.size()),
                               fmt::format("the wall of {} with {} sequences", types[t], batch)));
-      QUIRE_TRY(const std::int64_t reached, wall(*bench.model(), types[t], budget, batch));
+      QUIRE_TRY(const Wall at, wall(*bench.model(), types[t], budget, batch));
+      const std::int64_t reached = at.tokens;
       const std::int64_t foretold = demand.context_within(budget, batch);
       measured.points.push_back(exact_point(static_cast<double>(batch), static_cast<double>(reached)));
       formula.points.push_back(exact_point(static_cast<double>(batch), static_cast<double>(foretold)));
@@ -245,6 +254,40 @@ Result<void> walls(Workbench& bench, const PlanModel& plan, Outcome& outcome) {
   return {};
 }
 
+// Every format, filled until a budget refuses: what is held then, against what was foretold and what was allowed.
+Result<void> small_budget(Workbench& bench, const PlanModel& plan, Outcome& outcome) {
+  constexpr std::uint64_t kBudget = std::uint64_t{64} << 20;
+  constexpr double kAllowed = kBudget;
+  Table table{"One sequence under a budget of 64 MiB, in MiB",
+              {"format", "tokens", "by the formula", "allocator", "taken from the system", "operating system"},
+              {}};
+  double furthest = 0, most = 0;
+  const auto formats = kv_formats();
+  for (std::size_t i = 0; i < formats.size(); ++i) {
+    const std::string type(formats[i].name);
+    QUIRE_CHECK_OK(bench.at(0.9 + 0.1 * static_cast<double>(i) / static_cast<double>(formats.size()),
+                            fmt::format("{} under 64 MiB", type)));
+    QUIRE_TRY(const CacheDemand demand, CacheDemand::create(plan, {in_format(type), 1, 0, true}));
+    QUIRE_TRY(const Wall at, wall(*bench.model(), type, kBudget, 1));
+    const auto foretold = static_cast<double>(demand.paged_bytes(at.tokens, 1));
+    const auto mib = [](double bytes) { return fmt::format("{:.2f}", bytes / kMiB); };
+    table.rows.push_back(
+        {type, fmt::format("{}", at.tokens), mib(foretold), mib(at.held), mib(at.reserved), mib(at.system)});
+    if (at.tokens > 0) furthest = std::max(furthest, std::abs(at.held / foretold - 1));
+    most = std::max(most, at.reserved);
+  }
+  outcome.tables.push_back(std::move(table));
+  outcome.find(
+      fmt::format("Under a budget of 64 MiB no format took more than {:.2f} MiB, and what was held was never "
+                  "further than {:.2f} % from the formula.",
+                  most / kMiB, 100 * furthest));
+  outcome.figure("budget_most_taken", most);
+  outcome.figure("budget_furthest_from_formula", furthest);
+  outcome.check("a budget of 64 MiB is never exceeded", most <= kAllowed);
+  outcome.check(fmt::format("every format within {:.0f} % of the formula", 100 * kBar), furthest <= kBar);
+  return {};
+}
+
 Result<Outcome> run(Workbench& bench) {
   QUIRE_TRY(const PlanModel plan, model_from_file(bench.info().path));
   // Local layers keep what their window sees.
@@ -253,6 +296,7 @@ Result<Outcome> run(Workbench& bench) {
   QUIRE_CHECK_OK(three_ways(bench, demand, outcome));
   QUIRE_CHECK_OK(waste(bench, demand, outcome));
   QUIRE_CHECK_OK(walls(bench, plan, outcome));
+  QUIRE_CHECK_OK(small_budget(bench, plan, outcome));
   return outcome;
 }
 
