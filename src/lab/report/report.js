@@ -64,18 +64,21 @@ const whiskers = {
 const printing = () => matchMedia("print").matches;
 const isDark = () => !printing() && matchMedia("(prefers-color-scheme: dark)").matches;
 
-function paint(chart, dark) {
+function colour(datasets, dark) {
   const palette = COLOURS[dark ? "dark" : "light"];
-  const text = dark ? "#cfccc4" : "#44423d";
-  const grid = dark ? "#3a3833" : "#e4e0d8";
-  chart.data.datasets.forEach((dataset, i) => {
-    const colour = dataset.reference ? text : palette[i % palette.length];
-    dataset.borderColor = dataset.pointBackgroundColor = colour;
-    dataset.backgroundColor = dataset.type === "bar" ? colour + "b0" : colour;
+  datasets.forEach((dataset, i) => {
+    const main = dataset.reference ? (dark ? "#cfccc4" : "#44423d") : palette[i % palette.length];
+    dataset.borderColor = dataset.pointBackgroundColor = main;
+    dataset.backgroundColor = dataset.type === "bar" ? main + "b0" : main;
   });
+}
+
+function paint(chart, dark) {
+  const text = dark ? "#cfccc4" : "#44423d";
+  colour(chart.data.datasets, dark);
   for (const scale of Object.values(chart.options.scales)) {
     scale.ticks.color = scale.title.color = text;
-    scale.grid.color = grid;
+    scale.grid.color = dark ? "#3a3833" : "#e4e0d8";
   }
   chart.options.plugins.legend.labels.color = text;
   chart.update("none");
@@ -123,6 +126,7 @@ function drawChart(description) {
   });
   const figure = make("figure", {}, make("h3", { textContent: description.title }), make("div", { className: "canvas" }, canvas));
   if (description.note) figure.append(make("p", { className: "note", textContent: description.note }));
+  colour(datasets, isDark());  // before the first drawing: bars keep the colours they were made with
   requestAnimationFrame(() => {
     const chart = new Chart(canvas, {
       data: { datasets },
