@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What takes longer than a coffee: the suite under sanitizers, ten million operations on the cache, cached
-# against uncached generation on both real models, and 2,000 random requests together and one at a time.
+# against uncached generation on both real models, 10,000 malformed requests and as many clients that leave, and
+# 2,000 random requests together and one at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +9,7 @@ for preset in asan tsan; do
   echo "test-long: $preset"
   cmake --preset "$preset" >/dev/null
   cmake --build --preset "$preset" -j "$(nproc)"
-  QUIRE_PROPERTY_OPERATIONS=100000 ctest --preset "$preset"
+  QUIRE_PROPERTY_OPERATIONS=100000 QUIRE_MALFORMED=10000 QUIRE_LEAVERS=10000 ctest --preset "$preset"
 done
 echo "test-long: ten million operations on the cache"
 cmake --build --preset release --target cache_property_test -j "$(nproc)"

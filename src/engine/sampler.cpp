@@ -18,8 +18,8 @@ Result<void> Sampler::validate(const SamplingOptions& o, std::int64_t vocabulary
   };
   QUIRE_CHECK_OK(check(o.temperature >= 0 && std::isfinite(o.temperature), "temperature", o.temperature, "0 or more"));
   QUIRE_CHECK_OK(check(o.top_k >= 0, "top-k", o.top_k, "0 (all) or more"));
-  QUIRE_CHECK_OK(check(o.typical_p > 0 && o.typical_p <= 1, "typical-p", o.typical_p, "above 0, up to 1"));
-  QUIRE_CHECK_OK(check(o.top_p > 0 && o.top_p <= 1, "top-p", o.top_p, "above 0, up to 1"));
+  QUIRE_CHECK_OK(check(o.typical_p >= 0 && o.typical_p <= 1, "typical-p", o.typical_p, "0 to 1"));
+  QUIRE_CHECK_OK(check(o.top_p >= 0 && o.top_p <= 1, "top-p", o.top_p, "0 to 1"));
   QUIRE_CHECK_OK(check(o.min_p >= 0 && o.min_p <= 1, "min-p", o.min_p, "0 to 1"));
   QUIRE_CHECK_OK(check(o.repeat_penalty > 0 && std::isfinite(o.repeat_penalty), "repeat penalty", o.repeat_penalty,
                        "above 0; 1 for none"));
@@ -172,8 +172,8 @@ void Sampler::keep_typical() {
   const auto surprise = [](const Candidate& c) { return c.probability > 0 ? -std::log(c.probability) : 1e9; };
   for (const Candidate& c : candidates_) entropy += c.probability > 0 ? c.probability * surprise(c) : 0;
   std::ranges::stable_sort(candidates_, {}, [&](const Candidate& c) { return std::abs(surprise(c) - entropy); });
-  double sum = 0;
-  std::size_t kept = 0;
+  double sum = candidates_.front().probability;
+  std::size_t kept = 1;
   while (kept < candidates_.size() && sum < static_cast<double>(options_.typical_p)) {
     sum += candidates_[kept++].probability;
   }

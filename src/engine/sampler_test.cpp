@@ -65,6 +65,8 @@ TEST(Sampler, TopKTopPAndMinPCut) {
   EXPECT_EQ(frequencies(p, kLogits).size(), 3u);
   p.top_p = 0.65f;
   EXPECT_EQ(frequencies(p, kLogits).size(), 2u);
+  p.top_p = 0;
+  EXPECT_EQ(frequencies(p, kLogits).size(), 1u);
 
   auto m = plain(1);
   m.min_p = 0.6f;  // of 0.4: keeps 0.4 and 0.3
@@ -171,6 +173,8 @@ TEST(Sampler, TypicalTokensAreThoseOfExpectedSurprise) {
   o.typical_p = 0.25f;
   EXPECT_EQ(frequencies(o, kLogits).count(2), 1u);
   EXPECT_EQ(frequencies(o, kLogits).size(), 1u);
+  o.typical_p = 0;
+  EXPECT_EQ(frequencies(o, kLogits).size(), 1u);
   o.typical_p = 0.45f;  // and the one of 0.2
   EXPECT_EQ(frequencies(o, kLogits).count(3), 1u);
   EXPECT_EQ(frequencies(o, kLogits).count(1), 0u);
@@ -206,8 +210,10 @@ TEST(Sampler, Validation) {
   o = plain(NAN);
   EXPECT_FALSE(Sampler::validate(o, 100).ok());
   o = plain(1);
-  o.top_p = 0;
+  o.top_p = -0.1f;
   EXPECT_FALSE(Sampler::validate(o, 100).ok());
+  o.top_p = 0;
+  EXPECT_TRUE(Sampler::validate(o, 100).ok());
   o = plain(1);
   o.repeat_penalty = 0;
   EXPECT_FALSE(Sampler::validate(o, 100).ok());
