@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace quire {
 namespace {
@@ -10,10 +11,14 @@ namespace {
 constexpr double kWeightOfNew = 0.1;
 constexpr double kMostOfAverage = 1.5;
 constexpr std::int64_t kFewRows = 2;  // or a prompt would never end
-// A step with prompts takes so many times one without. While a long prompt is computed, answers grow and take longer:
-// what prompts may add shrinks by as much, but not below a share of the step: a prompt that takes ever longer would
-// let answers grow ever longer.
-constexpr double kStepGrowth = 1.8;
+// The longest steps with prompts should take so many times one without. Where steps do not take what was foretold, the
+// longest are further from the usual ones, so the usual ones have to be shorter: one in a hundred deviates four times
+// as much as they do on average. While a long prompt is computed, answers grow and take longer: what prompts may add
+// shrinks by as much, but not below a share of the step: a prompt that takes ever longer would let answers grow ever
+// longer.
+constexpr double kMostGrowth = 2.6, kLeastGrowth = 1.6;
+constexpr double kLongestDeviation = 4;
+constexpr double kWeightOfNewDeviation = 0.02, kLargestDeviation = 0.5;
 constexpr double kLeastShare = 0.25;
 
 void learn(double& average, double value) {
@@ -56,9 +61,13 @@ double CostModel::decode_ms(std::int64_t rows) const {
   return seen == decode_ms_.end() ? 0 : *seen;
 }
 
+double CostModel::step_growth() const {
+  return std::max(kMostGrowth / (1 + kLongestDeviation * deviation_), kLeastGrowth);
+}
+
 double CostModel::prompt_budget_ms(std::int64_t rows) const {
   const double before = decode_ms(rows), now = beside_prompts_ms_ > 0 ? beside_prompts_ms_ : before;
-  return std::max(kStepGrowth * before - now, kLeastShare * before);
+  return std::max(step_growth() * before - now, kLeastShare * before);
 }
 
 double CostModel::relative_ms(std::int64_t rows, std::int64_t fewer) const {
@@ -71,6 +80,10 @@ void CostModel::observe(const StepWork& work, double ms) {
   if (work.answers > 0 && work.fresh_bytes > 0 && beside > 0) {
     const double rest = ms - beside - prefill_ms(work.prompts);
     return learn(ms_per_fresh_byte_, std::max(rest, 0.0) / static_cast<double>(work.fresh_bytes));
+  }
+  if (work.answers > 0 && beside > 0) {
+    const double off = std::abs(ms / (beside + prefill_ms(work.prompts)) - 1);
+    deviation_ += kWeightOfNewDeviation * (std::min(off, kLargestDeviation) - deviation_);
   }
   if (work.prompts == 0) {
     if (work.answers > 0) learn_time(decode_ms_[bucket(work.answers)], ms);

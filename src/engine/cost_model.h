@@ -40,12 +40,15 @@ class CostModel {
 
  private:
   static std::size_t bucket(std::int64_t rows);
+  // A step with prompts may take so many times one without.
+  double step_growth() const;
 
   double work_per_row_;            // of everything but attention
   double work_per_row_and_depth_;  // of attention
   double ms_per_work_ = 0;         // of prompts; 0: unknown
   double ms_per_fresh_byte_ = 0;
   std::array<double, 12> decode_ms_{};
+  double deviation_ = 0.05;       // of steps from what was foretold, relative, on average
   double beside_prompts_ms_ = 0;  // what is not the prompts' of steps in which both went on; 0: none lately
 };
 

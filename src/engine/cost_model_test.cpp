@@ -44,6 +44,15 @@ TEST_F(CostModelTest, PromptsGetAShareOfWhatAnswersTake) {
   EXPECT_GT(cost.prompt_budget_ms(8), 1);
 }
 
+TEST_F(CostModelTest, PromptsGetLessWhereStepsVary) {
+  answers(200, 10);
+  const double steady = cost.prompt_budget_ms(8);
+  for (int i = 0; i < 200; ++i) answers(1, i % 2 == 0 ? 8 : 12);
+  EXPECT_NEAR(cost.decode_ms(8), 10, 0.5);
+  EXPECT_LT(cost.prompt_budget_ms(8), 0.7 * steady);
+  EXPECT_GT(cost.prompt_budget_ms(8), 5);
+}
+
 TEST_F(CostModelTest, RowsFollowTheirCost) {
   const double work = cost.prefill_work(10, 0);
   cost.observe({0, work, 0}, 10);
