@@ -83,24 +83,22 @@ CacheReader::Tiles CacheReader::tiles(const Piece& piece, Part part, std::int64_
 }
 
 QueryCodes CacheReader::rounded(const float* scaled, std::int64_t queries) const {
-  const std::int64_t groups = (query_stride_ + kQueryGroup - 1) / kQueryGroup;
-  auto* pairs = reader_scratch.query_pairs.get<std::int32_t>(queries * query_stride_ / 2);
-  float* scale = reader_scratch.query_scales.get<float>(queries * groups);
-  auto* sum = reader_scratch.query_sums.get<std::int32_t>(queries * groups);
-  const QueryCodes rounded{pairs, scale, sum, groups};
-  for (std::int64_t i = 0; i < queries; ++i, scaled += query_stride_) {
-    for (std::int64_t d = 0; d < query_stride_; d += kQueryGroup, ++scale, ++sum) {
-      const auto count = static_cast<std::size_t>(std::min(kQueryGroup, query_stride_ - d));
-      std::array<std::int8_t, kQueryGroup> codes{};
-      *scale = kHalfStep4 * round_query(scaled + d, count, codes.data());
-      *sum = std::accumulate(codes.begin(), codes.end(), std::int32_t{0});
-      for (std::size_t j = 0; j < count; j += 2, ++pairs) {
-        const std::array<std::int8_t, 4> twice{codes[j], codes[j + 1], codes[j], codes[j + 1]};
-        std::memcpy(pairs, twice.data(), sizeof twice);
-      }
+  static_assert(kQueryGroup == kLine, "strides are whole groups");
+  const std::int64_t groups = queries * query_stride_ / kQueryGroup;
+  auto* pairs = reader_scratch.query_pairs.get<std::int32_t>(groups * kQueryGroup / 2);
+  float* scale = reader_scratch.query_scales.get<float>(groups);
+  auto* sum = reader_scratch.query_sums.get<std::int32_t>(groups);
+  std::int32_t* pair = pairs;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    std::array<std::int8_t, kQueryGroup> codes{};
+    scale[g] = kHalfStep4 * round_query(scaled + g * kQueryGroup, codes.size(), codes.data());
+    sum[g] = std::accumulate(codes.begin(), codes.end(), std::int32_t{0});
+    for (std::size_t i = 0; i < codes.size(); i += 2, ++pair) {
+      const std::array<std::int8_t, 4> twice{codes[i], codes[i + 1], codes[i], codes[i + 1]};
+      std::memcpy(pair, twice.data(), sizeof twice);
     }
   }
-  return rounded;
+  return {pairs, scale, sum};
 }
 
 Stretch CacheReader::stretch(std::span<const Piece> pieces, Part part, std::int64_t segment, const Tiles& tiles,
@@ -127,8 +125,8 @@ Stretch CacheReader::stretch(std::span<const Piece> pieces, Part part, std::int6
       }
     }
   }
-  const bool any_packed = std::ranges::any_of(tiles, &PageTiles::packed);
-  const QueryCodes codes = rounds_queries_ && any_packed ? rounded(scaled, queries) : QueryCodes{};
+  const bool meets_codes = rounds_queries_ && std::ranges::any_of(tiles, &PageTiles::packed);
+  const QueryCodes codes = meets_codes ? rounded(scaled, queries) : QueryCodes{};
   float* memory = scratch.stretch.get<float>(stretch_scratch_floats(queries, query_stride_, value_stride_));
   return {wide_,         packed_,       tiles.data(), kSegmentPages, segment * kSegmentTokens,
           scaled,        codes,         first,        last,          queries,

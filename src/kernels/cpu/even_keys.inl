@@ -68,13 +68,13 @@ QUIRE_INLINE void fold_codes(const Lines& lines, std::int64_t dims, const std::i
 template <int kQueries>
 void score_even(const KeyTile& k, const QueryCodes& queries, const std::int32_t* query, std::int64_t stride,
                 float* const* scores) {
-  for (std::int64_t d = 0, group = 0; d < k.dim; d += kLine, ++group) {
+  for (std::int64_t d = 0; d < k.dim; d += kLine) {
     const std::int32_t* pairs[kQueries];
     unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { pairs[i] = queries.pairs + (query[i] * stride + d) / 2; });
     I8 sums[kQueries][kLineVectors];
     fold_codes<kQueries>(k.lines.from(d), k.dim - d < kLine ? k.dim - d : kLine, pairs, sums);
     unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
-      const std::int64_t at = query[i] * queries.groups + group;
+      const std::int64_t at = (query[i] * stride + d) / kLine;
       const std::int32_t middle = 15 * queries.sum[at];
       const F8 scale = broadcast(queries.scale[at]);
       unrolled<kLineVectors>([&](auto v) QUIRE_LAMBDA {

@@ -59,9 +59,8 @@ struct PageTileLayouts {
 // The same queries as whole numbers: see kv/query_codes.h.
 struct QueryCodes {
   const std::int32_t* pairs;  // [queries, query_stride / 2]: two codes, twice; or null where packed keys are not even
-  const float* scale;         // [queries, groups], of products with levels in half steps
-  const std::int32_t* sum;    // [queries, groups], of the codes
-  std::int64_t groups;        // of 32 dimensions
+  const float* scale;         // [queries, query_stride / 32], of products with levels in half steps
+  const std::int32_t* sum;    // [queries, query_stride / 32], of the codes
 };
 
 // Consecutive pages of one KV head, and the queries that read the same version of each.
