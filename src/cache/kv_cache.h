@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -153,6 +154,7 @@ class KvCache {
   PoolCounters pool_counters() const { return pool_->counters(); }
 
  private:
+  struct Gathering;
   struct Sequence {
     std::vector<TokenId> tokens;
     std::vector<PageTable> tables;  // [group]
@@ -178,15 +180,20 @@ class KvCache {
   const Sequence& at(SequenceId id) const;
   void undo_prepared(Sequence& sequence);
   std::vector<PageWant> pages_for_step(std::span<const StepWant> wants) const;
-  // What could make room for a step: one entry for each holder that would let go.
-  std::vector<const PageRef*> dispensable(std::span<const StepWant> wants) const;
+  // What could make room for a step: one entry for each holder that would let go, if nobody pinned `unpinned` once.
+  std::vector<const PageRef*> dispensable(std::span<const StepWant> wants, BlockId unpinned = kNoBlock) const;
+  // Lets go of what nobody uses, the least useful first, until it is enough or nothing is left.
+  void make_room(const std::function<bool()>& enough);
   Result<std::vector<PageRef>> take_pages(std::span<const PageWant> wants);
   bool release_oldest_parked();
   void relieve_pressure();
   void name_pages(Sequence& sequence);
   void forget_names(Sequence& sequence);
-  void evict_group(Sequence& sequence, std::size_t group, const Eviction& eviction, const RetentionPolicy& policy,
-                   std::vector<PageRef> pages);
+  std::vector<Gathering> gatherings(const Sequence& sequence, const Eviction& eviction) const;
+  // The pages that cannot be filled where they are, or nothing has changed.
+  Result<std::vector<PageRef>> take_to_gather(Sequence& sequence, std::span<const Gathering> all);
+  void evict_group(Sequence& sequence, const Gathering& gathering, const Eviction& eviction,
+                   const RetentionPolicy& policy, std::vector<PageRef> pages);
 
   std::unique_ptr<PagePool> pool_;  // before what holds its pages
   std::vector<KvGroupLayout> layouts_;

@@ -1,6 +1,7 @@
 // Letting tokens go by the attention they got: what stays is gathered into pages of its own, which
 // no other sequence shares and which have no name.
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "cache/kv_cache.h"
@@ -30,15 +31,16 @@ class Candidates {
   Candidates(const PageTable& table, std::int64_t first_position) : table_(table) {
     const KvGroupLayout& layout = table.layout();
     const KvPageLayout& kept = layout.lossless ? layout.wide : layout.packed;
-    for (const PageRef& page : table.kept()) sources_.push_back({page.data(), &kept});
+    for (const PageRef& page : table.kept()) sources_.push_back({&page, &kept});
     kept_slots_ = std::ssize(sources_) * kPageTokens;
     for (std::int64_t page = table.first_position() / kPageTokens; page < first_position / kPageTokens; ++page) {
       const PageSlot& slot = table.slots()[static_cast<std::size_t>(page)];
-      sources_.push_back(slot.packed ? Source{slot.packed.data(), &layout.packed}
-                                     : Source{slot.wide.data(), &layout.wide});
+      sources_.push_back(slot.packed ? Source{&slot.packed, &layout.packed} : Source{&slot.wide, &layout.wide});
     }
   }
   std::int64_t count() const { return table_.kept_tokens() + std::ssize(sources_) * kPageTokens - kept_slots_; }
+
+  const PageRef& page(std::int64_t i) const { return *sources_[static_cast<std::size_t>(i)].page; }
 
   // [count, dim]
   std::vector<float> rows(KvStreamLayout KvPageLayout::*stream, std::int64_t layer, std::int64_t head) const {
@@ -47,7 +49,7 @@ class Candidates {
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       const KvStreamLayout& from = sources_[i].layout->*stream;
       info(from.format)
-          .decode(from.order, from.tile(sources_[i].page, layer, head), dim,
+          .decode(from.order, from.tile(sources_[i].page->data(), layer, head), dim,
                   all.data() + static_cast<std::int64_t>(i) * kPageTokens * dim);
     }
     // The last kept page may have empty slots before the first whole page.
@@ -57,7 +59,7 @@ class Candidates {
 
  private:
   struct Source {
-    const std::byte* page;
+    const PageRef* page;
     const KvPageLayout* layout;
   };
   const PageTable& table_;
@@ -78,7 +80,31 @@ void gather(const std::vector<float>& rows, const std::vector<std::int64_t>& pic
   }
 }
 
+// How many holders of a page are about to let go, by the page's bytes.
+using Leaving = std::map<const std::byte*, std::uint32_t>;
+
 }  // namespace
+
+// What eviction makes of one group.
+struct KvCache::Gathering {
+  std::size_t group;
+  Candidates candidates;
+  std::int64_t keep;
+  int size_class;
+
+  // Whether page i of the result can be the i-th candidate, filled anew: a head's rows are all read before they are
+  // written, and nobody else holds the page.
+  bool in_place(std::int64_t i, const Leaving& leaving) const {
+    const PageRef& page = candidates.page(i);
+    const auto left = leaving.find(page.data());
+    return page.size_class() == size_class && page.use_count() - (left == leaving.end() ? 0 : left->second) == 1;
+  }
+  PageWant want(const Leaving& leaving) const {
+    PageWant want{size_class, 0};
+    for (std::int64_t i = 0; i < pages_for(keep); ++i) want.count += !in_place(i, leaving);
+    return want;
+  }
+};
 
 void KvCache::add_scores(SequenceId id, std::span<const float> sums) {
   Sequence& sequence = at(id);
@@ -111,40 +137,64 @@ RetentionState KvCache::retention_state(SequenceId id, std::int64_t prompt) cons
   return state;
 }
 
+std::vector<KvCache::Gathering> KvCache::gatherings(const Sequence& sequence, const Eviction& eviction) const {
+  std::vector<Gathering> all;
+  for (std::size_t group = 0; group < layouts_.size(); ++group) {
+    if (sequence.tables[group].visible().window > 0) continue;  // already bounded
+    const Candidates candidates(sequence.tables[group], eviction.first_position);
+    all.push_back({group, candidates, std::min(eviction.keep, candidates.count()),
+                   layouts_[group].lossless ? wide_class(group) : packed_class(group)});
+  }
+  return all;
+}
+
+Result<std::vector<PageRef>> KvCache::take_to_gather(Sequence& sequence, std::span<const Gathering> all) {
+  const auto wants = [&](const Leaving& leaving) {
+    std::vector<PageWant> pages;
+    for (const Gathering& gathering : all) pages.push_back(gathering.want(leaving));
+    return pages;
+  };
+  auto taken = take_pages(wants({}));
+  if (taken.ok() || !sequence.named) return taken;
+  // What the index holds of this very sequence could go too, and be filled anew.
+  const std::vector<const PageRef*> dispensable_pages = dispensable({}, sequence.named->tip());
+  Leaving leaving;
+  for (const PageRef* page : dispensable_pages) ++leaving[page->data()];
+  if (!pool_->can_allocate(wants(leaving), dispensable_pages)) return taken;
+  forget_names(sequence);
+  make_room([&] { return pool_->can_allocate(wants({})); });
+  return pool_->allocate(wants({}));
+}
+
 Result<void> KvCache::evict(SequenceId id, const Eviction& eviction, const RetentionPolicy& policy) {
   Sequence& sequence = at(id);
   undo_prepared(sequence);
   sequence.parked_at = 0;
-  std::vector<std::size_t> groups;
-  std::vector<PageWant> wants;
-  for (std::size_t group = 0; group < layouts_.size(); ++group) {
-    const KvGroupLayout& layout = layouts_[group];
-    if (sequence.tables[group].visible().window > 0) continue;  // already bounded
-    const Candidates candidates(sequence.tables[group], eviction.first_position);
-    const std::int64_t keep = std::min(eviction.keep, candidates.count());
-    groups.push_back(group);
-    wants.push_back(
-        {layout.lossless ? wide_class(group) : packed_class(group), static_cast<std::uint64_t>(pages_for(keep))});
-  }
-  if (groups.empty()) return {};
+  const std::vector<Gathering> all = gatherings(sequence, eviction);
+  if (all.empty()) return {};
   // For all groups at once: where memory is short, nothing has changed.
-  QUIRE_TRY(std::vector<PageRef> taken, take_pages(wants));
+  QUIRE_TRY(std::vector<PageRef> taken, take_to_gather(sequence, all));
   forget_names(sequence);
-  auto next = std::make_move_iterator(taken.begin());
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    const auto end = next + static_cast<std::ptrdiff_t>(wants[i].count);
-    evict_group(sequence, groups[i], eviction, policy, std::vector<PageRef>(next, end));
-    next = end;
+  std::ranges::reverse(taken);
+  for (const Gathering& gathering : all) {
+    std::vector<PageRef> pages;
+    for (std::int64_t i = 0; i < pages_for(gathering.keep); ++i) {
+      if (gathering.in_place(i, {})) {
+        pages.push_back(gathering.candidates.page(i));
+      } else {
+        pages.push_back(std::move(taken.back()));
+        taken.pop_back();
+      }
+    }
+    evict_group(sequence, gathering, eviction, policy, std::move(pages));
   }
   return {};
 }
 
-void KvCache::evict_group(Sequence& sequence, std::size_t group, const Eviction& eviction,
+void KvCache::evict_group(Sequence& sequence, const Gathering& gathering, const Eviction& eviction,
                           const RetentionPolicy& policy, std::vector<PageRef> pages) {
+  const auto& [group, candidates, keep, size_class] = gathering;
   const KvGroupLayout& layout = layouts_[group];
-  PageTable& table = sequence.tables[group];
-  const Candidates candidates(table, eviction.first_position);
-  const std::int64_t keep = std::min(eviction.keep, candidates.count());
   const KvPageLayout& target = layout.lossless ? layout.wide : layout.packed;
   // Tokens that nobody scored got no attention.
   sequence.scores[group].resize(static_cast<std::size_t>(layout.layers * layout.kv_heads));
@@ -165,7 +215,7 @@ void KvCache::evict_group(Sequence& sequence, std::size_t group, const Eviction&
     }
   }
   counters_.evicted_tokens += static_cast<std::uint64_t>(candidates.count() - keep);
-  table.replace_front(eviction.first_position, std::move(pages), keep);
+  sequence.tables[group].replace_front(eviction.first_position, std::move(pages), keep);
 }
 
 }  // namespace quire

@@ -48,20 +48,60 @@ TEST(KvCacheEvict, TokensNobodyScoredAreEvictedFirst) {
   ASSERT_TRUE(extend(*cache, 1, counting(150)).ok() && cache->evict(1, {128, 5}, *policy).ok());
 }
 
+// Fills the cache with sequence 1 and returns the tokens it holds.
+std::vector<TokenId> fill(KvCache& cache) {
+  std::vector<TokenId> tokens = counting(32);
+  EXPECT_TRUE(cache.open(1).ok());
+  while (extend(cache, 1, tokens).ok()) tokens = counting(std::ssize(tokens) + 32);
+  tokens.resize(tokens.size() - 32);
+  return tokens;
+}
+
 TEST(KvCacheEvict, AnEvictionWithoutMemoryChangesNothing) {
   auto cache = make({spec()}, 1 << 15);
-  const auto tokens = counting(4000);
-  std::size_t length = 32;
-  ASSERT_TRUE(cache->open(1).ok());
-  while (extend(*cache, 1, std::span(tokens).first(length)).ok()) length += 32;
-  length -= 32;
+  const std::vector<TokenId> tokens = fill(*cache);
+  ASSERT_TRUE(cache->fork(1, 3).ok()) << "its pages are another's too: none can be filled anew";
   EXPECT_FALSE(cache->evict(1, {64, 40}, **parse_policy("h2o:64")).ok());
+  cache->release(3);
   ASSERT_EQ(*cache->rollback(1, 64), 64);
   ASSERT_TRUE(cache->drop_front(1, 31).ok()) << "no whole page";
-  ASSERT_TRUE(extend(*cache, 1, std::span(tokens).first(length)).ok());
+  ASSERT_TRUE(extend(*cache, 1, tokens).ok());
   cache->release(1);
   ASSERT_TRUE(cache->open(2).ok());
-  EXPECT_EQ(cache->reuse(2, tokens), static_cast<std::int64_t>(length)) << "its pages are still named";
+  EXPECT_EQ(cache->reuse(2, counting(4000)), std::ssize(tokens)) << "its pages are still named";
+}
+
+TEST(KvCacheEvict, WhatIsKeptFitsWhereItLay) {
+  for (const KvFormat format : {KvFormat::f16, KvFormat::q8}) {
+    auto roomy = make({spec(format)}), full = make({spec(format)}, 1 << 15);
+    const auto policy = std::move(*parse_policy("h2o:64"));
+    const std::vector<TokenId> tokens = fill(*full);
+    ASSERT_TRUE(roomy->open(1).ok() && extend(*roomy, 1, tokens).ok());
+    const auto length = std::ssize(tokens);
+    // The later half is looked at, by head 1 a page later.
+    std::vector<float> sums(static_cast<std::size_t>(2 * kHeads * length));
+    for (std::int64_t i = 0; i < std::ssize(sums); ++i) {
+      sums[static_cast<std::size_t>(i)] = i % length > length / 2 + (i / length % kHeads) * 32 ? 1.f : 0.f;
+    }
+    const std::int64_t first = length - 32, keep = length * 3 / 4;
+    for (KvCache* cache : {roomy.get(), full.get()}) {
+      cache->add_scores(1, sums);
+      ASSERT_TRUE(cache->evict(1, {first, keep}, *policy).ok()) << info(format).name;
+      EXPECT_EQ(cache->retention_state(1, length).kept, keep);
+    }
+    const auto bytes_kept = [&](KvCache& cache) {
+      const std::int64_t page =
+          cache.layouts()[0].lossless ? cache.layouts()[0].wide.bytes : cache.layouts()[0].packed.bytes;
+      const auto plan = cache.prepare(std::vector<StepWant>{{1, 0}});
+      std::vector<std::byte> bytes;
+      for (std::int64_t i = 0; i < keep / kPageTokens; ++i) {
+        const std::byte* kept = plan->tables[0][0].kept[i];
+        bytes.insert(bytes.end(), kept, kept + page);
+      }
+      return bytes;
+    };
+    EXPECT_EQ(bytes_kept(*roomy), bytes_kept(*full)) << info(format).name;
+  }
 }
 
 }  // namespace

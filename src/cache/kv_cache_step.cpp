@@ -15,9 +15,10 @@ void make_copies(const StepPlan& plan, std::span<const KvGroupLayout> layouts) {
 }
 
 // The index lets go of what nobody uses, the adaptive strategy of parked sequences too.
-std::vector<const PageRef*> KvCache::dispensable(std::span<const StepWant> wants) const {
+std::vector<const PageRef*> KvCache::dispensable(std::span<const StepWant> wants, BlockId unpinned_too) const {
   std::vector<const PageRef*> pages;
   std::vector<BlockId> unpinned;
+  if (unpinned_too != kNoBlock) unpinned.push_back(unpinned_too);
   for (const auto& [id, sequence] : sequences_) {
     const bool wanted = std::ranges::find(wants, id, &StepWant::id) != wants.end();
     const bool leaves = strategy_.kind == CacheStrategy::Kind::adaptive && sequence.parked_at > 0 && !wanted;
@@ -46,14 +47,18 @@ Result<std::vector<PageRef>> KvCache::take_pages(std::span<const PageWant> wants
                 "--cache-bytes or run fewer requests at once",
                 bytes, pool_->budget_bytes(), pool_->free_bytes(leaving));
   }
-  while (!pool_->can_allocate(wants)) {
+  make_room([&] { return pool_->can_allocate(wants); });
+  return pool_->allocate(wants);
+}
+
+void KvCache::make_room(const std::function<bool()>& enough) {
+  while (!enough()) {
     if (prefixes_ != nullptr && prefixes_->evict()) {
       ++counters_.evicted_pages;
     } else if (strategy_.kind != CacheStrategy::Kind::adaptive || !release_oldest_parked()) {
-      break;
+      return;
     }
   }
-  return pool_->allocate(wants);
 }
 
 bool KvCache::release_oldest_parked() {

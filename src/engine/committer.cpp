@@ -34,11 +34,13 @@ void add_probabilities(StreamEvent& event, std::span<const float> logits, TokenI
 }
 
 // Tells the reader of all that has not ended that it does.
-void end_branches(const Job& job, StopReason reason) {
-  for (const Branch& branch : job.branches) {
-    if (branch.ended) continue;
+// Every choice that has no end yet, begun or not.
+void end_choices(const Job& job, StopReason reason) {
+  for (int choice = 0; choice < job.request.choices; ++choice) {
+    const auto has_ended = [&](const Branch& branch) { return branch.choice == choice && branch.ended; };
+    if (!job.beams && std::ranges::any_of(job.branches, has_ended)) continue;
     StreamEvent event;
-    event.choice = branch.choice;
+    event.choice = choice;
     event.end = reason;
     job.stream->push(std::move(event));
   }
@@ -205,7 +207,9 @@ void Committer::commit(Step& step, const Runner& runner) {
     const bool prompt_done = end == job.prompt;
     if (prompt_done || end == job.branch_point) cache_.checkpoint(branch.sequence);
     if (const auto eviction = job.policy->evict(cache_.retention_state(branch.sequence, job.prompt))) {
-      if (!cache_.evict(branch.sequence, *eviction, *job.policy).ok()) short_of_memory.push_back(&job);
+      bool done = cache_.evict(branch.sequence, *eviction, *job.policy).ok();
+      while (!done && scheduler_.forget_one_kept()) done = cache_.evict(branch.sequence, *eviction, *job.policy).ok();
+      if (!done) short_of_memory.push_back(&job);
     }
     if (prompt_done && job.branches.size() == 1) {
       if (job.request.keep.count() > 0) scheduler_.keep(job, branch);
@@ -283,7 +287,7 @@ bool Committer::begin(std::unique_ptr<Job>& job) {
 void Committer::cancel(Job& job) {
   const auto owned = scheduler_.remove(job);
   ++totals_.cancelled;
-  end_branches(*owned, StopReason::cancelled);
+  end_choices(*owned, StopReason::cancelled);
   report(*owned, {});
 }
 
@@ -297,7 +301,7 @@ void Committer::end_full(std::unique_ptr<Job> job) {
   if (job->report.generated_tokens == 0) {
     return fail(std::move(job), {Errc::out_of_memory, "the cache has no room for the prompt; raise --cache-bytes"});
   }
-  end_branches(*job, StopReason::context_full);
+  end_choices(*job, StopReason::context_full);
   ++totals_.finished;
   report(*job, {});
 }

@@ -244,10 +244,13 @@ TEST(EngineRequest, WhoGoesFirstIsDecidedByPriority) {
 
 TEST(EngineRequest, CancellingGivesEverythingBack) {
   Engine engine = start(load("llama"));
-  auto cancelled = *engine.submit(ask(prompt(40), -1));
-  (void)cancelled.next();
+  Request two = ask(prompt(40), -1);
+  two.choices = 2;
+  auto cancelled = *engine.submit(two);
   cancelled.cancel();
-  EXPECT_EQ(cancelled.wait()->choices[0].stop, StopReason::cancelled);
+  const Completion left = *cancelled.wait();
+  ASSERT_EQ(left.choices.size(), 2u) << "those not begun end too";
+  for (const auto& choice : left.choices) EXPECT_EQ(choice.stop, StopReason::cancelled);
   { auto dropped = *engine.submit(ask(prompt(40, 2), 1000)); }
   while (engine.stats().cancelled < 2) std::this_thread::yield();
   EXPECT_EQ(engine.stats().running + engine.stats().waiting, 0);

@@ -135,7 +135,7 @@ void Scheduler::keep(const Job& job, const Branch& branch) {
 std::int64_t Scheduler::unpin(const Job& job) { return kept_.release_pinned(kind(job), job.branches[0].tokens); }
 
 void Scheduler::forget_kept() {
-  while (kept_.release_one()) {
+  while (forget_one_kept()) {
   }
 }
 

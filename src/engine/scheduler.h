@@ -37,6 +37,7 @@ class Scheduler {
   void keep(const Job& job, const Branch& branch);
   std::int64_t unpin(const Job& job);  // ends the terms of others with this prompt: so many there were
   void forget_kept();
+  bool forget_one_kept() { return kept_.release_one(); }  // false: there is none
 
   // What would be found of a prompt that is not in line.
   CacheLookup look_up(const Job& job) const;
