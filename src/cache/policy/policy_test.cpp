@@ -56,9 +56,9 @@ TEST(RetentionPolicy, SnapKvVotesAtTheEndOfThePrompt) {
   EXPECT_EQ(eviction->first_position, 960);
   EXPECT_EQ(eviction->keep, 250 - 40);
   EXPECT_FALSE(policy->evict({1001, 1000, 210, 960}));
-  std::vector<float> votes{0, 0, 0, 0, 5, 0, 0, 0, 0, 1};
+  std::vector<float> votes{0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 1};
   policy->rank(votes);
-  EXPECT_EQ(votes, (std::vector<float>{0, 5, 5, 5, 5, 5, 5, 5, 1, 1}));
+  EXPECT_EQ(votes, (std::vector<float>{0, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 1, 1, 1})) << "three before, six after";
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SnapKV: when the prompt is complete, its last tokens vote by their attention on what to keep of
-// the rest; what is generated afterwards stays. Votes are smoothed over neighbouring tokens, so that
-// the words around an important one stay with it.
+// the rest; what is generated afterwards stays. A vote counts for neighbouring tokens too, most of all for those that
+// follow: an answer goes on with them, and nobody has asked for them yet.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kVoters = 32;
-constexpr std::int64_t kReach = 3;  // tokens on either side
+constexpr std::int64_t kBefore = 3, kAfter = 6;  // tokens that a vote counts for too
 
 class SnapKv : public RetentionPolicy {
  public:
@@ -38,7 +38,7 @@ class SnapKv : public RetentionPolicy {
     const std::vector<float> votes(sums.begin(), sums.end());
     const std::int64_t count = std::ssize(sums);
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t from = std::max<std::int64_t>(0, i - kReach), to = std::min(count, i + kReach + 1);
+      const std::int64_t from = std::max<std::int64_t>(0, i - kAfter), to = std::min(count, i + kBefore + 1);
       sums[static_cast<std::size_t>(i)] = *std::max_element(votes.begin() + from, votes.begin() + to);
     }
   }
