@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from quire_program import quire_json
+from quire_program import in_order, quire_json, threads_of
 
 # Lengths in words; a word is one or two tokens.
 WORDS = (
@@ -29,14 +29,14 @@ def prompt(words: int) -> str:
     return " ".join(WORDS[i % len(WORDS)] if i % 17 else f"Chapter {i}:" for i in range(1, words + 1))
 
 
-def generate(quire: str, model: str, text: str, options: list[str]) -> dict:
-    return quire_json(quire, model, "run", "-p", text, *options)
+def generate(args: argparse.Namespace, text: str, options: list[str]) -> dict:
+    return quire_json(args.quire, args.model, "run", "-p", text, *options, *threads_of(args.jobs))
 
 
 def compare(args: argparse.Namespace, words: int, sampling: list[str]) -> bool:
     options = ["-n", str(args.predict), *sampling]
-    cached = generate(args.quire, args.model, prompt(words), options)
-    naive = generate(args.quire, args.model, prompt(words), [*options, "--no-cache"])
+    cached = generate(args, prompt(words), options)
+    naive = generate(args, prompt(words), [*options, "--no-cache"])
     same = cached["tokens"] == naive["tokens"] and cached["stop"] == naive["stop"]
     print(
         f"{cached['timings']['prompt_n']:4d} tokens of prompt, {len(cached['tokens']):3d} generated, "
@@ -50,10 +50,10 @@ def compare(args: argparse.Namespace, words: int, sampling: list[str]) -> bool:
 def compare_paths(args: argparse.Namespace, words: int) -> int:
     """The number of ways that give other tokens than the paged cache."""
     options = ["-n", str(args.predict), "--temp", "0"]
-    paged = generate(args.quire, args.model, prompt(words), options)
+    paged = generate(args, prompt(words), options)
     different = []
     for way in WAYS:
-        other = generate(args.quire, args.model, prompt(words), [*options, *way])
+        other = generate(args, prompt(words), [*options, *way])
         if other["tokens"] != paged["tokens"] or other["stop"] != paged["stop"]:
             different.append(" ".join(way))
     print(
@@ -71,15 +71,18 @@ def main() -> int:
     parser.add_argument("--predict", type=int)
     parser.add_argument("--quick", action="store_true", help="five short prompts, 16 tokens each")
     parser.add_argument("--paths", action="store_true", help="paged against flat, naive and chunked; 256 tokens each")
+    parser.add_argument("--jobs", type=int, default=1, help="prompts at once, each with its share of the processors")
     args = parser.parse_args()
     args.predict = args.predict or (16 if args.quick else 256 if args.paths else 64)
-    different = 0
     if args.paths:
-        different = sum(compare_paths(args, words) for words in PATHS)
+        different = sum(in_order(args.jobs, lambda words: compare_paths(args, words), PATHS))
     else:
-        for words in QUICK if args.quick else FULL:
-            different += not compare(args, words, ["--temp", "0"])
-            different += not compare(args, words, ["--temp", "0.8", "--seed", str(words)])
+        pairs = [
+            (words, sampling)
+            for words in (QUICK if args.quick else FULL)
+            for sampling in (["--temp", "0"], ["--temp", "0.8", "--seed", str(words)])
+        ]
+        different = sum(in_order(args.jobs, lambda pair: not compare(args, *pair), pairs))
     print(f"{different} differences")
     return 1 if different else 0
 

@@ -16,7 +16,7 @@ import random
 import tempfile
 from pathlib import Path
 
-from quire_program import quire_json, version
+from quire_program import in_order, quire_json, threads_of, version
 
 COLOURS = "red blue green yellow black white orange purple silver golden".split()
 THINGS = "lamp door box chair boat clock garden tower bridge wagon".split()
@@ -36,8 +36,27 @@ def plant(text: str, rng: random.Random, characters: int) -> tuple[str, str]:
 
 
 def ask(args: argparse.Namespace, prompt: Path, policy: str) -> dict:
-    options = ["-f", str(prompt), "-n", "6", "--temp", "0", "--cache-policy", policy]
+    options = ["-f", str(prompt), "-n", "6", "--temp", "0", "--cache-policy", policy, *threads_of(args.jobs)]
     return quire_json(args.quire, args.model, "run", *options, "-ctk", args.type_k, "-ctv", args.type_v)
+
+
+def ask_all(args: argparse.Namespace, runs: list[tuple[str, int]], words: str, code: str) -> dict | None:
+    """The full cache's report and the policies', or nothing where the full cache does not recall the fact."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as file:
+        file.write(words)
+        file.flush()
+        prompt = Path(file.name)
+        reports = {"full": ask(args, prompt, "full")}
+        if not recalls(reports["full"], code):
+            return None
+        tokens = reports["full"]["timings"]["prompt_n"]
+        for policy, share in runs:
+            reports[policy, share] = ask(args, prompt, f"{policy}:{tokens * share // 100}")
+        return reports
+
+
+def recalls(report: dict, code: str) -> bool:
+    return report["text"].strip().startswith(code)
 
 
 def perplexity(args: argparse.Namespace, policy: str) -> float:
@@ -61,6 +80,7 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=4, help="contexts of the perplexity")
     parser.add_argument("--batch", type=int, default=64, help="tokens between evictions while perplexity is measured")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="facts asked for at once, each with its share of the processors")
     parser.add_argument("-o", "--output", help="file for the table, in Markdown")
     args = parser.parse_args()
 
@@ -70,25 +90,21 @@ def main() -> None:
     recalled = {run: 0 for run in runs}
     held = {run: 0 for run in runs}
     asked = known = full_bytes = tokens = 0
-    with tempfile.TemporaryDirectory() as folder:
-        while known < args.facts and asked < 4 * args.facts:
-            prompt = Path(folder) / "prompt.txt"
-            words, code = plant(text, rng, args.characters)
-            prompt.write_text(words, encoding="utf-8")
-            full = ask(args, prompt, "full")
-            asked += 1
-            if not full["text"].strip().startswith(code):
-                continue
-            known += 1
-            full_bytes += full["cache"]["bytes"]
-            tokens += full["timings"]["prompt_n"]
-            for policy, share in runs:
-                count = full["timings"]["prompt_n"] * share // 100
-                out = ask(args, prompt, f"{policy}:{count}")
-                recalled[policy, share] += out["text"].strip().startswith(code)
-                held[policy, share] += out["cache"]["bytes"]
-            line = ", ".join(f"{p} {s}%: {recalled[p, s]}" for p, s in runs)
-            print(f"{known} of {asked} recalled by full; {line}", flush=True)
+    planted = [plant(text, rng, args.characters) for _ in range(4 * args.facts)]
+    for (_, code), reports in zip(planted, in_order(args.jobs, lambda x: ask_all(args, runs, *x), planted)):
+        asked += 1
+        if reports is None:
+            continue
+        known += 1
+        full_bytes += reports["full"]["cache"]["bytes"]
+        tokens += reports["full"]["timings"]["prompt_n"]
+        for run in runs:
+            recalled[run] += recalls(reports[run], code)
+            held[run] += reports[run]["cache"]["bytes"]
+        line = ", ".join(f"{p} {s}%: {recalled[p, s]}" for p, s in runs)
+        print(f"{known} of {asked} recalled by full; {line}", flush=True)
+        if known == args.facts:
+            break
 
     lines = [
         "# What eviction forgets",
