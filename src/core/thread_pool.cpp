@@ -62,11 +62,11 @@ int usable_cpus() {
   return cpus;
 }
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : shares_(static_cast<std::size_t>(std::max(threads, 1))) {
   QUIRE_ASSERT(threads >= 1, "a pool needs a thread");
   workers_.reserve(static_cast<std::size_t>(threads));
   try {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    for (std::size_t i = 1; i < shares_.size(); ++i) workers_.emplace_back([this, i] { work(i); });
   } catch (const std::system_error&) {
     // A limit on processes or memory: go on with those there are.
   }
@@ -86,11 +86,16 @@ void ThreadPool::run(Loop loop) {
   }
   QUIRE_ASSERT(working_.load(std::memory_order_relaxed) == 0, "for_each inside for_each");
   loop_ = loop;
-  next_.store(0, std::memory_order_relaxed);
+  const std::int64_t threads = size();
+  for (std::int64_t i = 0; i < threads; ++i) {
+    Share& share = shares_[static_cast<std::size_t>(i)];
+    share.next.store(loop.count * i / threads, std::memory_order_relaxed);
+    share.end = loop.count * (i + 1) / threads;
+  }
   working_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  drain();
+  drain(0);
   for (int left = working_.load(std::memory_order_acquire); left != 0;
        left = working_.load(std::memory_order_acquire)) {
     wait_while_equal(working_, left);
@@ -98,20 +103,25 @@ void ThreadPool::run(Loop loop) {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void ThreadPool::drain() {
-  for (std::int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < loop_.count;
-       i = next_.fetch_add(1, std::memory_order_relaxed)) {
-    try {
-      loop_.call(loop_.context, i);
-    } catch (...) {
-      const std::scoped_lock lock(failure_mutex_);
-      if (!failure_) failure_ = std::current_exception();
-      next_.store(loop_.count, std::memory_order_relaxed);
+void ThreadPool::drain(std::size_t self) {
+  const auto threads = static_cast<std::size_t>(size());
+  for (std::size_t k = 0; k < threads; ++k) {
+    Share& share = shares_[(self + k) % threads];
+    const auto take = [&] { return share.next.fetch_add(1, std::memory_order_relaxed); };
+    if (share.next.load(std::memory_order_relaxed) >= share.end) continue;
+    for (std::int64_t i = take(); i < share.end; i = take()) {
+      try {
+        loop_.call(loop_.context, i);
+      } catch (...) {
+        const std::scoped_lock lock(failure_mutex_);
+        if (!failure_) failure_ = std::current_exception();
+        for (Share& left : shares_) left.next.store(left.end, std::memory_order_relaxed);
+      }
     }
   }
 }
 
-void ThreadPool::work() {
+void ThreadPool::work(std::size_t self) {
   std::uint32_t seen = 0;
   while (true) {
     wait_while_equal(generation_, seen);
@@ -119,7 +129,7 @@ void ThreadPool::work() {
     if (now == seen) continue;
     seen = now;
     if (stop_.load(std::memory_order_relaxed)) return;
-    drain();
+    drain(self);
     if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
   }
 }

@@ -38,14 +38,20 @@ class ThreadPool {
     void* context;
     std::int64_t count;
   };
+  // Each thread has a share of the loop and a line of memory for it: a line that threads write in turns costs as much
+  // as a small item. Who is done helps the others.
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t end = 0;
+  };
   void run(Loop loop);
-  void drain();
-  void work();
+  void drain(std::size_t self);
+  void work(std::size_t self);
 
+  std::vector<Share> shares_;  // [threads], the caller's first
   std::vector<std::thread> workers_;
+  alignas(64) std::atomic<std::uint32_t> generation_{0};  // bumped to publish loop_, which lies on its line
   Loop loop_{};
-  alignas(64) std::atomic<std::uint32_t> generation_{0};  // bumped to publish loop_
-  alignas(64) std::atomic<std::int64_t> next_{0};
   alignas(64) std::atomic<int> working_{0};
   std::atomic<bool> stop_{false};
   std::mutex failure_mutex_;

@@ -16,7 +16,7 @@ namespace quire {
 // with a scale of its own in any GGUF type (Q2_K, Q3_K, Q6_K).
 inline constexpr std::int64_t kBlock = 32;
 inline constexpr std::int64_t kPanelRows = 16;  // weight rows whose products lie side by side in vectors
-inline constexpr std::int64_t kTileRows = 4;    // activation rows per pass: 4 x 2 sums fit 16 registers
+inline constexpr std::int64_t kTileRows = 8;    // activation rows per pass over a panel
 inline constexpr std::int64_t kStripRows = 4;   // float weight rows per call
 
 // Rows of activations: x = scale * q, q in [-32767, 32767].

@@ -5,12 +5,10 @@
 //
 //   bytes:    [16 pairs][16 rows][2 columns], a byte each
 //   nibbles:  [4][16 rows][2 columns], 16 bits each: bits 4i to 4i + 3 of word j are of pair 4j + i
-#include "kernels/cpu/unpack.inl"
+#include "kernels/cpu/panel_lanes.inl"
 
 namespace quire {
 namespace {
-
-using US16 = std::uint16_t __attribute__((vector_size(32)));
 
 template <class F>
 struct Panel {
@@ -80,23 +78,6 @@ void pack_panel(DType type, const std::byte* rows, std::int64_t count, std::int6
       }
     }
   });
-}
-
-// Pair i of four in a word of nibbles.
-template <class F, int kPair>
-QUIRE_INLINE S16 nibble(S16 words) {
-  if constexpr (F::kCodes == Codes::signed_nibbles) {
-    return words << (12 - 4 * kPair) >> 12;
-  } else {
-    const US16 down = reinterpret_cast<US16>(words) >> (4 * kPair);
-    return reinterpret_cast<S16>(kPair == 3 ? down : down & 15);
-  }
-}
-
-template <class F>
-QUIRE_INLINE F8 load_scales(const std::uint8_t* at) {
-  if constexpr (F::kScales == Scales::f16) return load8_f16(reinterpret_cast<const std::uint16_t*>(at));
-  return load8(reinterpret_cast<const float*>(at));
 }
 
 }  // namespace
