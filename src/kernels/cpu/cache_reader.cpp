@@ -13,7 +13,7 @@ namespace quire {
 namespace {
 
 struct ReaderScratch {
-  Scratch q, query_pairs, query_scales, query_sums, seen, stretch;
+  Scratch q, query_codes, query_pairs, query_scales, query_sums, seen, stretch;
 };
 thread_local ReaderScratch reader_scratch;
 
@@ -85,20 +85,20 @@ CacheReader::Tiles CacheReader::tiles(const Piece& piece, Part part, std::int64_
 QueryCodes CacheReader::rounded(const float* scaled, std::int64_t queries) const {
   static_assert(kQueryGroup == kLine, "strides are whole groups");
   const std::int64_t groups = queries * query_stride_ / kQueryGroup;
+  auto* codes = reader_scratch.query_codes.get<std::int8_t>(groups * kQueryGroup);
   auto* pairs = reader_scratch.query_pairs.get<std::int32_t>(groups * kQueryGroup / 2);
   float* scale = reader_scratch.query_scales.get<float>(groups);
   auto* sum = reader_scratch.query_sums.get<std::int32_t>(groups);
-  std::int32_t* pair = pairs;
   for (std::int64_t g = 0; g < groups; ++g) {
-    std::array<std::int8_t, kQueryGroup> codes{};
-    scale[g] = kHalfStep4 * round_query(scaled + g * kQueryGroup, codes.size(), codes.data());
-    sum[g] = std::accumulate(codes.begin(), codes.end(), std::int32_t{0});
-    for (std::size_t i = 0; i < codes.size(); i += 2, ++pair) {
-      const std::array<std::int8_t, 4> twice{codes[i], codes[i + 1], codes[i], codes[i + 1]};
-      std::memcpy(pair, twice.data(), sizeof twice);
-    }
+    std::int8_t* group = codes + g * kQueryGroup;
+    scale[g] = kHalfStep4 * round_query(scaled + g * kQueryGroup, kQueryGroup, group);
+    sum[g] = std::accumulate(group, group + kQueryGroup, std::int32_t{0});
   }
-  return {pairs, scale, sum};
+  for (std::int64_t i = 0; i < groups * kQueryGroup / 2; ++i) {
+    const std::array<std::int8_t, 4> twice{codes[2 * i], codes[2 * i + 1], codes[2 * i], codes[2 * i + 1]};
+    std::memcpy(pairs + i, twice.data(), sizeof twice);
+  }
+  return {codes, pairs, scale, sum};
 }
 
 Stretch CacheReader::stretch(std::span<const Piece> pieces, Part part, std::int64_t segment, const Tiles& tiles,

@@ -13,13 +13,51 @@ constexpr bool evenly_spaced(const std::array<std::int8_t, 16>& levels) {
 }
 static_assert(evenly_spaced(kLevels4));
 static_assert(kv_group_dims(KvFormat::q4) == kLine);
+constexpr std::int64_t kEvenLineBytes = kLine / 2;
 static_assert(kLine * 15 * kLargestQueryCode < (1 << 15), "a group's sums fit 16 bits");
 
 // Sums of codes times those of each query, over the dimensions of a group: the 32 tokens of a page.
 template <int kQueries>
-QUIRE_INLINE void fold_codes(const Lines& lines, std::int64_t dims, const std::int32_t* const (&pairs)[kQueries],
-                             I8 (&sums)[kQueries][kLineVectors]) {
-#if defined(__AVX2__)
+QUIRE_INLINE void fold_codes(const Lines& lines, std::int64_t dims, const std::int8_t* const (&codes_of)[kQueries],
+                             const std::int32_t* const (&pairs)[kQueries], I8 (&sums)[kQueries][kLineVectors]) {
+#if defined(__AVX512VNNI__)
+  (void)pairs;
+  __m512i total[kQueries][2];  // tokens 0-15 and 16-31
+  unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { total[i][0] = total[i][1] = _mm512_setzero_si512(); });
+  const __m512i nibble = _mm512_set1_epi8(15);
+  // Of four lines of 16 bytes, the four bytes of a token side by side: words first, then bytes within each 128 bits.
+  const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m512i bytes = _mm512_set4_epi32(0x0F0B0703, 0x0E0A0602, 0x0D090501, 0x0C080400);
+  const auto fold_four = [&](__m512i four, std::int64_t d) QUIRE_LAMBDA {
+    const __m512i by_token = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, four), bytes);
+    const __m512i low = _mm512_and_si512(by_token, nibble);
+    const __m512i high = _mm512_and_si512(_mm512_srli_epi16(by_token, 4), nibble);
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+      std::int32_t query;
+      std::memcpy(&query, codes_of[i] + d, sizeof query);
+      total[i][0] = _mm512_dpbusd_epi32(total[i][0], low, _mm512_set1_epi32(query));
+      total[i][1] = _mm512_dpbusd_epi32(total[i][1], high, _mm512_set1_epi32(query));
+    });
+  };
+  std::int64_t d = 0;
+  for (; d + 4 <= dims; d += 4) {
+    fetch_ahead(lines.ahead + d * lines.ahead_stride);
+    fetch_ahead(lines.ahead + (d + 2) * lines.ahead_stride);
+    fold_four(_mm512_loadu_si512(lines.codes + d * kEvenLineBytes), d);
+  }
+  if (d < dims) {  // what is missing of four: zero, as the query is there
+    alignas(64) std::byte rest[64] = {};
+    std::memcpy(rest, lines.codes + d * kEvenLineBytes, static_cast<std::size_t>((dims - d) * kEvenLineBytes));
+    fold_four(_mm512_load_si512(rest), d);
+  }
+  unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+    unrolled<2>([&](auto half) QUIRE_LAMBDA {
+      sums[i][2 * half] = reinterpret_cast<I8>(_mm512_castsi512_si256(total[i][half]));
+      sums[i][2 * half + 1] = reinterpret_cast<I8>(_mm512_extracti64x4_epi64(total[i][half], 1));
+    });
+  });
+#elif defined(__AVX2__)
+  (void)codes_of;
   __m256i total[kQueries][2];  // tokens 0-15 and 16-31, in 16 bits
   unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { total[i][0] = total[i][1] = _mm256_setzero_si256(); });
   const __m256i nibble = _mm256_set1_epi8(15);
@@ -52,12 +90,12 @@ QUIRE_INLINE void fold_codes(const Lines& lines, std::int64_t dims, const std::i
     });
   });
 #else
+  (void)pairs;
   for (int i = 0; i < kQueries; ++i) {
     for (unsigned t = 0; t < kLine; ++t) {
       std::int32_t total = 0;
       for (std::int64_t d = 0; d < dims; ++d) {
-        const auto code = static_cast<std::int8_t>(pairs[i][d / 2] >> (8 * (d % 2)));
-        total += static_cast<std::int32_t>(nibble(lines.codes + d * lines.stride, t)) * code;
+        total += static_cast<std::int32_t>(nibble(lines.codes + d * lines.stride, t)) * codes_of[i][d];
       }
       sums[i][t / 8][t % 8] = total;
     }
@@ -69,10 +107,14 @@ template <int kQueries>
 void score_even(const KeyTile& k, const QueryCodes& queries, const std::int32_t* query, std::int64_t stride,
                 float* const* scores) {
   for (std::int64_t d = 0; d < k.dim; d += kLine) {
+    const std::int8_t* codes[kQueries];
     const std::int32_t* pairs[kQueries];
-    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { pairs[i] = queries.pairs + (query[i] * stride + d) / 2; });
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+      codes[i] = queries.codes + query[i] * stride + d;
+      pairs[i] = queries.pairs + (query[i] * stride + d) / 2;
+    });
     I8 sums[kQueries][kLineVectors];
-    fold_codes<kQueries>(k.lines.from(d), k.dim - d < kLine ? k.dim - d : kLine, pairs, sums);
+    fold_codes<kQueries>(k.lines.from(d), k.dim - d < kLine ? k.dim - d : kLine, codes, pairs, sums);
     unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
       const std::int64_t at = (query[i] * stride + d) / kLine;
       const std::int32_t middle = 15 * queries.sum[at];

@@ -58,7 +58,8 @@ struct PageTileLayouts {
 
 // The same queries as whole numbers: see kv/query_codes.h.
 struct QueryCodes {
-  const std::int32_t* pairs;  // [queries, query_stride / 2]: two codes, twice; or null where packed keys are not even
+  const std::int8_t* codes;   // [queries, query_stride], zero beyond; or null where packed keys are not even
+  const std::int32_t* pairs;  // [queries, query_stride / 2]: two codes, twice
   const float* scale;         // [queries, query_stride / 32], of products with levels in half steps
   const std::int32_t* sum;    // [queries, query_stride / 32], of the codes
 };

@@ -37,8 +37,7 @@ QUIRE_INLINE LaneWords widen_bytes(const std::uint8_t* p) {
   return reinterpret_cast<LaneWords>(_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
 }
 QUIRE_INLINE LaneFloats load_halves(const std::uint16_t* p) {
-  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return _mm512_maskz_cvtph_ps(0xFFFF, halves);  // all lanes: without a mask GCC 12 warns of its own header
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 
 #else
