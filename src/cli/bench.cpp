@@ -238,7 +238,9 @@ void add_bench(CLI::App& app, int& exit_status) {
   command->add_option("-r,--repetitions", o->repeats, "Times everything is measured; medians are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--kernels", o->kernels, "auto, ref (slow truth), portable, avx2 or avx512")
+  command
+      ->add_option("--kernels", o->kernels,
+                   "auto, ref (slow truth), portable, avx2, avx512 or vnni (avx512, activations in 8 bits)")
       ->capture_default_str();
   command->add_option("--compare", o->compare, "File with an earlier --json: shows how many times as fast it is now");
   command->add_flag("--json", o->json, "Print one JSON document");

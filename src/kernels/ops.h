@@ -148,6 +148,9 @@ struct Ops {
 
 const Ops& ref_ops();
 const Ops& cpu_ops(Isa isa);
+// Those of AVX-512 with activations of 8 bits instead of 16: products take half the time, and results differ by what
+// rounding to 8 bits costs.
+const Ops& byte_ops();
 
 // "ref", "portable", "avx2" ..., or "auto" for the fastest this machine runs.
 Result<const Ops*> find_ops(std::string_view name);

@@ -12,8 +12,9 @@
 
 namespace quire {
 
-const IsaKernels kAvx512Kernels{quantize_row, panel_bytes,    pack_panel, dot_panel,    unpack_row_f32, dot_strip_f32,
-                                rms_norm_row, layer_norm_row, silu_row,   gelu_row,     store_tokens,   attend,
-                                score,        hadamard_row,   sum_bytes,  int8_products};
+const IsaKernels kAvx512Kernels{quantize_row,    panel_bytes,    pack_panel,    dot_panel,    quantize_row_bytes,
+                                dot_panel_bytes, unpack_row_f32, dot_strip_f32, rms_norm_row, layer_norm_row,
+                                silu_row,        gelu_row,       store_tokens,  attend,       score,
+                                hadamard_row,    sum_bytes,      int8_products};
 
 }  // namespace quire

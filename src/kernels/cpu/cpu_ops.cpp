@@ -71,10 +71,10 @@ void with(const Params& p, ThreadPool& pool) {
   kOperation(kIsa, p, pool);
 }
 
-template <const IsaKernels& kIsa>
+template <const IsaKernels& kIsa, ActivationBits kBits = ActivationBits::sixteen>
 constexpr Ops make_ops(std::string_view name) {
   return {name,
-          with<kIsa, cpu_matmul>,
+          [](const MatmulParams& p, ThreadPool& pool) { cpu_matmul(kIsa, kBits, p, pool); },
           [](const WeightMatrix& w) { return cpu_packed_bytes(kIsa, w); },
           [](const WeightMatrix& w, std::byte* to, ThreadPool& pool) { cpu_pack(kIsa, w, to, pool); },
           norm<kIsa>,
@@ -103,6 +103,11 @@ const Ops& cpu_ops(Isa isa) {
       return kAvx512;
   }
   __builtin_unreachable();
+}
+
+const Ops& byte_ops() {
+  static constexpr Ops kBytes = make_ops<kAvx512Kernels, ActivationBits::eight>("vnni");
+  return kBytes;
 }
 
 }  // namespace quire

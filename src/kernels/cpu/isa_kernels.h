@@ -19,12 +19,14 @@ inline constexpr std::int64_t kPanelRows = 16;  // weight rows whose products li
 inline constexpr std::int64_t kTileRows = 8;    // activation rows per pass over a panel
 inline constexpr std::int64_t kStripRows = 4;   // float weight rows per call
 
-// Rows of activations: x = scale * q, q in [-32767, 32767].
+// Rows of activations: x = scale * q, q in [-32767, 32767], or in [-127, 127] as bytes in the order of panels.
 struct QuantizedRows {
-  std::int16_t* q;   // [rows, cols]
-  float* scale;      // [rows, cols / 32]
-  float* sums;       // [rows, cols / 32]: scale times the sum of q over the block
-  float* half_sums;  // [rows, cols / 16]
+  std::int16_t* q;          // [rows, cols], or null
+  std::int8_t* bytes;       // [rows, cols], or null
+  float* scale;             // [rows, cols / 32]
+  float* sums;              // [rows, cols / 32]: scale times the sum of q over the block
+  float* half_sums;         // [rows, cols / 16]
+  std::int32_t* byte_sums;  // [rows, cols / 16]: the sum of bytes
   std::int64_t cols;
 };
 
@@ -119,6 +121,10 @@ struct IsaKernels {
   // Rows [row, row + rows) of x, rows at most kTileRows; out: [rows, kPanelRows]
   void (*dot_panel)(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows,
                     float* out);
+  // The same with activations of 8 bits; null where an instruction set gains nothing by them.
+  void (*quantize_row_bytes)(const float* x, std::int64_t row, const QuantizedRows& to);
+  void (*dot_panel_bytes)(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows,
+                          float* out);
   void (*unpack_row_f32)(DType type, const std::byte* source, std::int64_t cols, float* out);
   // weights: [kStripRows, cols]
   void (*dot_strip_f32)(const float* weights, const float* x, std::int64_t cols, std::int64_t row_begin,

@@ -20,17 +20,24 @@ constexpr std::int64_t kOneRowItemRows = 2 * kPanelRows;
 constexpr std::int64_t kPassRows = 64;
 
 struct MatmulScratch {
-  Scratch q, scale, sums, half_sums;  // activations, one per calling thread
-  Scratch panels, floats;             // weights, one per working thread
+  Scratch q, bytes, scale, sums, half_sums, byte_sums;  // activations, one per calling thread
+  Scratch panels, floats;                               // weights, one per working thread
 };
 thread_local MatmulScratch matmul_scratch;
 
-QuantizedRows quantize(const IsaKernels& isa, const MatmulParams& p, ThreadPool& pool) {
+QuantizedRows quantize(const IsaKernels& isa, ActivationBits bits, const MatmulParams& p, ThreadPool& pool) {
   MatmulScratch& scratch = matmul_scratch;
   const std::int64_t blocks = p.rows * (p.cols / kBlock);
-  const QuantizedRows x{scratch.q.get<std::int16_t>(p.rows * p.cols), scratch.scale.get<float>(blocks),
-                        scratch.sums.get<float>(blocks), scratch.half_sums.get<float>(2 * blocks), p.cols};
-  pool.for_each(p.rows, [&](std::int64_t r) { isa.quantize_row(p.x + r * p.cols, r, x); });
+  const bool bytes = bits == ActivationBits::eight;
+  const QuantizedRows x{bytes ? nullptr : scratch.q.get<std::int16_t>(p.rows * p.cols),
+                        bytes ? scratch.bytes.get<std::int8_t>(p.rows * p.cols) : nullptr,
+                        scratch.scale.get<float>(blocks),
+                        scratch.sums.get<float>(blocks),
+                        scratch.half_sums.get<float>(2 * blocks),
+                        bytes ? scratch.byte_sums.get<std::int32_t>(2 * blocks) : nullptr,
+                        p.cols};
+  const auto quantize_row = bytes ? isa.quantize_row_bytes : isa.quantize_row;
+  pool.for_each(p.rows, [&](std::int64_t r) { quantize_row(p.x + r * p.cols, r, x); });
   return x;
 }
 
@@ -62,11 +69,12 @@ void multiply_panels(const IsaKernels& isa, const MatmulParams& p, const MatmulT
   const WeightMatrix& w = *target.weights;
   const std::byte* panels = panels_of(isa, w, begin, end);
   const std::int64_t bytes = isa.panel_bytes(w.type, w.cols);
+  const auto dot_panel = x.bytes != nullptr ? isa.dot_panel_bytes : isa.dot_panel;
   for (std::int64_t row = 0; row < p.rows; row += kTileRows) {
     const std::int64_t rows = std::min(kTileRows, p.rows - row);
     for (std::int64_t n = begin; n < end; n += kPanelRows) {
       alignas(64) float products[kTileRows * kPanelRows];
-      isa.dot_panel(w.type, panels + (n - begin) / kPanelRows * bytes, x, row, rows, products);
+      dot_panel(w.type, panels + (n - begin) / kPanelRows * bytes, x, row, rows, products);
       store(target, n, row, rows, products, kPanelRows);
     }
   }
@@ -105,11 +113,11 @@ void multiply_floats(const IsaKernels& isa, const MatmulParams& p, const MatmulT
 
 }  // namespace
 
-void cpu_matmul(const IsaKernels& isa, const MatmulParams& p, ThreadPool& pool) {
+void cpu_matmul(const IsaKernels& isa, ActivationBits bits, const MatmulParams& p, ThreadPool& pool) {
   QuantizedRows x{};
   const bool quantized =
       std::ranges::any_of(p.targets, [](const MatmulTarget& t) { return !is_float(t.weights->type); });
-  if (quantized) x = quantize(isa, p, pool);
+  if (quantized) x = quantize(isa, bits, p, pool);
 
   const std::int64_t item_rows = p.rows == 1 ? kOneRowItemRows : kItemRows;
   const auto items_of = [&](const MatmulTarget& t) { return (t.weights->rows + item_rows - 1) / item_rows; };

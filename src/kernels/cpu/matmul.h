@@ -5,8 +5,10 @@
 
 namespace quire {
 
+enum class ActivationBits { eight, sixteen };  // as products with quantised weights see them
+
 // Ops::matmul, packed_bytes and pack by the inner loops of one instruction set.
-void cpu_matmul(const IsaKernels& isa, const MatmulParams& p, ThreadPool& pool);
+void cpu_matmul(const IsaKernels& isa, ActivationBits bits, const MatmulParams& p, ThreadPool& pool);
 std::uint64_t cpu_packed_bytes(const IsaKernels& isa, const WeightMatrix& w);
 void cpu_pack(const IsaKernels& isa, const WeightMatrix& w, std::byte* to, ThreadPool& pool);
 

@@ -1,5 +1,6 @@
 // Products of activations with quantised weights, in integers within each block of 32 columns. Lanes are weight
-// rows: every product is summed on its own, block after block, whatever is computed beside it.
+// rows: every product is summed on its own, block after block, whatever is computed beside it. Activations have 16
+// bits, and pairs of columns are multiplied at once; or 8 (matmul_bytes.inl), and four are.
 #include "kernels/cpu/panels.inl"
 
 namespace quire {
@@ -16,38 +17,63 @@ QUIRE_INLINE void each(Body&& body) {
   unrolled<kRows>([&](auto r) QUIRE_LAMBDA { unrolled<kLaneVectors>([&](auto v) QUIRE_LAMBDA { body(r, v); }); });
 }
 
-// Adds the products of one pair of columns.
-template <int kRows>
-QUIRE_INLINE void add_pair(const LaneWords (&weights)[kLaneVectors], const std::int16_t* q, std::int64_t cols,
-                           RowInts<kRows>& sums) {
-  unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
-    const LaneWords x = spread_pair(q + r * cols);
-    unrolled<kLaneVectors>([&](auto v) QUIRE_LAMBDA { add_products(weights[v], x, sums[r][v]); });
-  });
+QUIRE_INLINE void load_words(const std::uint8_t* from, LaneWords (&words)[kLaneVectors]) {
+  unrolled<kLaneVectors>([&](auto v) QUIRE_LAMBDA { words[v] = load_bytes<LaneWords>(from + kLaneBytes * v); });
 }
 
-// Half a block: 16 columns. q: their activations in the first row.
-template <class F, int kRows>
-QUIRE_INLINE void add_half(const std::uint8_t* codes, const std::int16_t* q, std::int64_t cols, RowInts<kRows>& sums) {
-  LaneWords weights[kLaneVectors];
-  if constexpr (Panel<F>::kNibbles) {
-    unrolled<2>([&](auto j) QUIRE_LAMBDA {
-      LaneWords words[kLaneVectors];
-      unrolled<kLaneVectors>([&](auto v)
-                                 QUIRE_LAMBDA { words[v] = load_bytes<LaneWords>(codes + 64 * j + kLaneBytes * v); });
-      unrolled<4>([&](auto i) QUIRE_LAMBDA {
-        unrolled<kLaneVectors>([&](auto v) QUIRE_LAMBDA { weights[v] = nibble<F, i>(words[v]); });
-        add_pair<kRows>(weights, q + 8 * j + 2 * i, cols, sums);
-      });
-    });
-  } else {
-    unrolled<8>([&](auto pair) QUIRE_LAMBDA {
-      unrolled<kLaneVectors>([&](auto v)
-                                 QUIRE_LAMBDA { weights[v] = widen_bytes(codes + 32 * pair + kLaneBytes / 2 * v); });
-      add_pair<kRows>(weights, q + 2 * pair, cols, sums);
-    });
+// Activations of 16 bits.
+struct WordRows {
+  const QuantizedRows* x;
+  const std::int16_t* q;  // of the first row, in the block at hand
+
+  QUIRE_INLINE WordRows(const QuantizedRows& rows, std::int64_t row) : x(&rows), q(rows.q + row * rows.cols) {}
+  QUIRE_INLINE void next_block() { q += kBlock; }
+
+  template <class F, int kRows>
+  QUIRE_INLINE void clear(std::int64_t, RowInts<kRows>& sums) const {
+    each<kRows>([&](auto r, auto v) QUIRE_LAMBDA { sums[r][v] = LaneInts{}; });
   }
-}
+
+  // Half a block: 16 columns.
+  template <class F, int kRows>
+  QUIRE_INLINE void add_half(int half, const std::uint8_t* codes, RowInts<kRows>& sums) const {
+    const std::int16_t* at = q + 16 * half;
+    const auto add_pair = [&](const LaneWords(&weights)[kLaneVectors], std::int64_t column) QUIRE_LAMBDA {
+      unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+        const LaneWords pair = spread_pair(at + column + r * x->cols);
+        unrolled<kLaneVectors>([&](auto v) QUIRE_LAMBDA { add_products(weights[v], pair, sums[r][v]); });
+      });
+    };
+    LaneWords words[kLaneVectors], weights[kLaneVectors];
+    if constexpr (Panel<F>::kNibbles) {
+      unrolled<2>([&](auto j) QUIRE_LAMBDA {
+        load_words(codes + 64 * j, words);
+        unrolled<4>([&](auto i) QUIRE_LAMBDA {
+          unrolled<kLaneVectors>([&](auto v) QUIRE_LAMBDA { weights[v] = nibble<F, i>(words[v]); });
+          add_pair(weights, 8 * j + 2 * kPairOfNibble[i]);
+        });
+      });
+    } else {
+      unrolled<4>([&](auto j) QUIRE_LAMBDA {
+        load_words(codes + 64 * j, words);
+        unrolled<2>([&](auto i) QUIRE_LAMBDA {
+          unrolled<kLaneVectors>([&](auto v) QUIRE_LAMBDA { weights[v] = byte_of<i>(words[v]); });
+          add_pair(weights, 4 * j + 2 * i);
+        });
+      });
+    }
+  }
+};
+
+}  // namespace
+}  // namespace quire
+
+#if defined(__AVX512VNNI__)
+#include "kernels/cpu/matmul_bytes.inl"
+#endif
+
+namespace quire {
+namespace {
 
 // Scales or minima of the 16 rows.
 template <class F>
@@ -79,27 +105,27 @@ QUIRE_INLINE void add_minima(const std::uint8_t* minima, const float* x_sums, st
 // A single row takes less time than its weights take to come.
 constexpr std::int64_t kAheadBytes = 2048;
 
-template <class F, int kRows>
+template <class F, int kRows, class Activations>
 QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::int64_t row, float* out) {
   using P = Panel<F>;
   const std::int64_t blocks = x.cols / kBlock;
   const auto* block = reinterpret_cast<const std::uint8_t*>(panel);
-  const std::int16_t* q = x.q + row * x.cols;
+  Activations rows(x, row);
   RowSums<kRows> sums;
   each<kRows>([&](auto r, auto v) QUIRE_LAMBDA { sums[r][v] = LaneFloats{}; });
-  for (std::int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes, q += kBlock) {
+  for (std::int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes, rows.next_block()) {
     const float* x_scale = x.scale + row * blocks + b;
     if constexpr (kRows == 1) {
       for (int line = 0; line < P::kBlockBytes; line += 64) __builtin_prefetch(block + kAheadBytes + line);
     }
     RowInts<kRows> ints;
-    each<kRows>([&](auto r, auto v) QUIRE_LAMBDA { ints[r][v] = LaneInts{}; });
-    add_half<F, kRows>(block, q, x.cols, ints);
+    rows.template clear<F, kRows>(2 * b, ints);
+    rows.template add_half<F, kRows>(0, block, ints);
     if constexpr (F::kHalfScales) {
       add_scaled<F, kRows>(ints, block + P::kCodeBytes, x_scale, blocks, sums);
-      each<kRows>([&](auto r, auto v) QUIRE_LAMBDA { ints[r][v] = LaneInts{}; });
+      rows.template clear<F, kRows>(2 * b + 1, ints);
     }
-    add_half<F, kRows>(block + P::kCodeBytes / 2, q + 16, x.cols, ints);
+    rows.template add_half<F, kRows>(1, block + P::kCodeBytes / 2, ints);
     add_scaled<F, kRows>(ints, block + P::kMinimaAt - P::kScaleRowBytes, x_scale, blocks, sums);
     if constexpr (F::kMinima && F::kHalfScales) {
       for (int half = 0; half < 2; ++half) {
@@ -119,11 +145,13 @@ QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::
 constexpr int kMostRows = kLaneVectors == 1 ? 8 : 4;
 
 // x by value: its fields stay in registers, which they would not if a store could change them.
-void dot_panel(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows, float* out) {
+template <class Activations>
+QUIRE_INLINE void dot_panel_with(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row,
+                                 std::int64_t rows, float* out) {
   with_format(type, [=]<class F>(F) {
     std::int64_t done = 0;
     const auto dot = [&](auto count) QUIRE_LAMBDA {
-      dot_rows<F, count>(panel, x, row + done, out + done * kPanelRows);
+      dot_rows<F, count, Activations>(panel, x, row + done, out + done * kPanelRows);
       done += count;
     };
     while (rows - done >= kMostRows) dot(std::integral_constant<int, kMostRows>{});
@@ -133,6 +161,17 @@ void dot_panel(DType type, const std::byte* panel, QuantizedRows x, std::int64_t
     if (rows - done == 1) dot(std::integral_constant<int, 1>{});
   });
 }
+
+void dot_panel(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows, float* out) {
+  dot_panel_with<WordRows>(type, panel, x, row, rows, out);
+}
+
+#if defined(__AVX512VNNI__)
+void dot_panel_bytes(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows,
+                     float* out) {
+  dot_panel_with<ByteRows>(type, panel, x, row, rows, out);
+}
+#endif
 
 }  // namespace
 }  // namespace quire

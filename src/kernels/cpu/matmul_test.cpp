@@ -37,15 +37,27 @@ double root_mean_square(const std::vector<float>& values) {
   return std::sqrt(squares / static_cast<double>(values.size()));
 }
 
-// What a product may be off by: rounded floats, and activations off by up to half a step of 1/32767 of their
-// block's largest value. n such errors, independent of each other, grow like sqrt(n).
-double bound(const Product& p, double largest_x) {
+// Every way to multiply, and the largest code of an activation.
+struct Way {
+  const Ops* ops;
+  int largest_code;
+};
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (const Ops* ops : fast_ops()) all.push_back({ops, 32767});
+  if (best_isa() == Isa::avx512) all.push_back({&byte_ops(), 127});
+  return all;
+}
+
+// What a product may be off by: rounded floats, and activations off by up to half a step of 1/32767 (or 1/127) of
+// their block's largest value. n such errors, independent of each other, grow like sqrt(n).
+double bound(const Product& p, double largest_x, int largest_code = 32767) {
   std::vector<float> w(static_cast<std::size_t>(p.weights.rows * p.weights.cols));
   dequantize(p.weights.type, p.bytes.data(), w.data(), p.weights.rows * p.weights.cols);
   const double norm = root_mean_square(w) * std::sqrt(static_cast<double>(p.weights.cols));  // of one row
   const double floats = 2e-6 * norm * root_mean_square(p.x) * std::sqrt(static_cast<double>(p.weights.cols));
   const bool exact = info(p.weights.type).block_size == 1;
-  return floats + (exact ? 0 : 5 * norm * (largest_x / 32767) / std::sqrt(12.0));  // 5 sigma, uniform
+  return floats + (exact ? 0 : 5 * norm * (largest_x / largest_code) / std::sqrt(12.0));  // 5 sigma, uniform
 }
 
 class Matmul : public testing::TestWithParam<DType> {};
@@ -53,14 +65,14 @@ class Matmul : public testing::TestWithParam<DType> {};
 TEST_P(Matmul, AgreesWithTheReference) {
   const DType type = GetParam();
   ThreadPool pool(2);
-  for (const Ops* ops : fast_ops()) {
+  for (const auto& [ops, largest_code] : ways()) {
     for (const std::int64_t outputs : {1, 15, 16, 33, 70}) {
       for (const std::int64_t cols : {info(type).block_size == 1 ? 20 : 256, 512}) {
-        for (const std::int64_t rows : {1, 2, 3, 4, 65}) {
+        for (const std::int64_t rows : {1, 2, 3, 4, 15, 65}) {
           const Product p = make_product(type, outputs, cols, rows);
           const auto truth = multiply(ref_ops(), p, rows, pool);
           const auto fast = multiply(*ops, p, rows, pool);
-          EXPECT_LT(largest_difference(truth, fast), bound(p, 4))
+          EXPECT_LT(largest_difference(truth, fast), bound(p, 4, largest_code))
               << ops->name << " outputs " << outputs << " cols " << cols << " rows " << rows;
         }
       }
@@ -68,18 +80,20 @@ TEST_P(Matmul, AgreesWithTheReference) {
   }
 }
 
-// Activations that int16 represents exactly leave only float rounding.
+// Activations that codes represent exactly leave only float rounding.
 TEST_P(Matmul, ExactActivations) {
   ThreadPool pool(1);
-  Product p = make_product(GetParam(), 9, 512, 3);
-  std::mt19937 generator(1);
-  for (std::size_t i = 0; i < p.x.size(); ++i) {
-    p.x[i] = static_cast<float>(static_cast<int>(generator() % 65535) - 32767) / 16384.f;
-    if (i % 32 == 0) p.x[i] = 32767.f / 16384.f;  // the block's largest, so that its scale is 1/16384
-  }
-  const auto truth = multiply(ref_ops(), p, 3, pool);
-  for (const Ops* ops : fast_ops()) {
-    EXPECT_LT(largest_difference(truth, multiply(*ops, p, 3, pool)), bound(p, 0)) << ops->name;
+  for (const auto& [ops, largest_code] : ways()) {
+    Product p = make_product(GetParam(), 9, 512, 11);
+    std::mt19937 generator(1);
+    const float step = 2.f / static_cast<float>(largest_code + 1);
+    for (std::size_t i = 0; i < p.x.size(); ++i) {
+      const auto drawn = static_cast<int>(generator() % static_cast<unsigned>(2 * largest_code + 1)) - largest_code;
+      // The block's largest is the largest code, so that the scale is the step.
+      p.x[i] = step * static_cast<float>(i % 32 == 0 ? largest_code : drawn);
+    }
+    const auto truth = multiply(ref_ops(), p, 11, pool);
+    EXPECT_LT(largest_difference(truth, multiply(*ops, p, 11, pool)), bound(p, 0)) << ops->name;
   }
 }
 
@@ -95,9 +109,9 @@ TEST_P(Matmul, CodesAtTheirLimits) {
       p.weights.data = p.bytes.data();
       p.x.assign(p.x.size(), x);
       const auto truth = multiply(ref_ops(), p, 3, pool);
-      for (const Ops* ops : fast_ops()) {
-        EXPECT_LT(largest_difference(truth, multiply(*ops, p, 3, pool)), 5 * bound(p, 0) + 1e-6)
-            << ops->name << " code " << code << " x " << x;
+      for (const Way& way : ways()) {
+        EXPECT_LT(largest_difference(truth, multiply(*way.ops, p, 3, pool)), 5 * bound(p, 0) + 1e-6)
+            << way.ops->name << " code " << code << " x " << x;
       }
     }
   }
@@ -105,7 +119,7 @@ TEST_P(Matmul, CodesAtTheirLimits) {
 
 TEST_P(Matmul, PackedBeforehandIsTheSame) {
   ThreadPool pool(2);
-  for (const Ops* ops : fast_ops()) {
+  for (const auto& [ops, largest_code] : ways()) {
     for (const std::int64_t outputs : {1, 16, 37, 130}) {
       Product p = make_product(GetParam(), outputs, 512, 5);
       const auto as_it_is = multiply(*ops, p, 5, pool);
@@ -123,7 +137,7 @@ TEST_P(Matmul, PackedBeforehandIsTheSame) {
 TEST_P(Matmul, ARowsBitsDependOnNothingElse) {
   const std::int64_t cols = info(GetParam()).block_size == 256 ? 512 : 544;
   const Product p = make_product(GetParam(), 37, cols, 70);
-  for (const Ops* ops : fast_ops()) {
+  for (const auto& [ops, largest_code] : ways()) {
     ThreadPool one(1), three(3);
     const auto together = multiply(*ops, p, 70, three);
     for (const std::int64_t r : {0, 1, 2, 63, 64, 67, 69}) {

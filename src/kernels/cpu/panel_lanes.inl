@@ -33,9 +33,6 @@ QUIRE_INLINE void add_products(LaneWords a, LaneWords b, LaneInts& sum) {
   sum = reinterpret_cast<LaneInts>(
       _mm512_dpwssd_epi32(reinterpret_cast<__m512i>(sum), reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 }
-QUIRE_INLINE LaneWords widen_bytes(const std::uint8_t* p) {
-  return reinterpret_cast<LaneWords>(_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
-}
 QUIRE_INLINE LaneFloats load_halves(const std::uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
@@ -46,7 +43,6 @@ QUIRE_INLINE LaneFloats spread(const float* x) { return broadcast_at(x); }
 QUIRE_INLINE LaneWords spread_pair(const std::int16_t* p) { return pair_at(p); }
 QUIRE_INLINE LaneFloats multiply_add(LaneFloats a, LaneFloats b, LaneFloats c) { return fma(a, b, c); }
 QUIRE_INLINE void add_products(LaneWords a, LaneWords b, LaneInts& sum) { add_pairs(a, b, sum); }
-QUIRE_INLINE LaneWords widen_bytes(const std::uint8_t* p) { return widen_signed(load_bytes<B16>(p)); }
 QUIRE_INLINE LaneFloats load_halves(const std::uint16_t* p) { return load8_f16(p); }
 
 #endif
@@ -57,7 +53,13 @@ QUIRE_INLINE LaneFloats load_scales(const std::uint8_t* at) {
   return load_bytes<LaneFloats>(at);
 }
 
-// Pair i of four in a word of nibbles.
+// The first or the second pair in words of bytes.
+template <int kPair>
+QUIRE_INLINE LaneWords byte_of(LaneWords words) {
+  return (kPair == 0 ? words << 8 : words) >> 8;
+}
+
+// Nibble i of four in each word.
 template <class F, int kPair>
 QUIRE_INLINE LaneWords nibble(LaneWords words) {
   if constexpr (F::kCodes == Codes::signed_nibbles) {

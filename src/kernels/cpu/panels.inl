@@ -3,12 +3,18 @@
 //
 //   block: codes | scales [1 or 2][16] | minima [1 or 2][16]      two where halves of 16 columns have their own
 //
-//   bytes:    [16 pairs][16 rows][2 columns], a byte each
-//   nibbles:  [4][16 rows][2 columns], 16 bits each: bits 4i to 4i + 3 of word j are of pair 4j + i
+//   bytes:    [8][16 rows][4 columns], the columns of each four in the order 0 2 1 3
+//   nibbles:  [4][16 rows][4 bytes], of eight columns: 0 2 1 3 in the low halves, 4 6 5 7 in the high ones
+//
+// In that order 16 bits hold one column of each of two pairs (or of four, as nibbles), beside them the pairs' other
+// columns, so that shifts leave pairs of 16-bit numbers; and 32 bits hold four columns, as products of bytes take them.
 #include "kernels/cpu/panel_lanes.inl"
 
 namespace quire {
 namespace {
+
+constexpr int kPairOfNibble[4] = {0, 2, 1, 3};
+constexpr std::int64_t place_of_column(std::int64_t column) { return column == 1 || column == 2 ? 3 - column : column; }
 
 template <class F>
 struct Panel {
@@ -27,14 +33,13 @@ QUIRE_INLINE void pack_codes(const std::int16_t* codes, std::int64_t row, std::u
       std::uint32_t pair[4];
       std::memcpy(pair, codes + 8 * j, sizeof pair);
       std::uint32_t word = 0;
-      for (int i = 0; i < 4; ++i) word |= (pair[i] & 0x000F000Fu) << (4 * i);
+      for (int i = 0; i < 4; ++i) word |= (pair[kPairOfNibble[i]] & 0x000F000Fu) << (4 * i);
       std::memcpy(block + (j * kPanelRows + row) * 4, &word, sizeof word);
     }
   } else {
-    for (std::int64_t pair = 0; pair < kBlock / 2; ++pair) {
-      std::uint8_t* to = block + (pair * kPanelRows + row) * 2;
-      to[0] = static_cast<std::uint8_t>(codes[2 * pair]);
-      to[1] = static_cast<std::uint8_t>(codes[2 * pair + 1]);
+    for (std::int64_t column = 0; column < kBlock; ++column) {
+      block[(column / 4 * kPanelRows + row) * 4 + place_of_column(column % 4)] =
+          static_cast<std::uint8_t>(codes[column]);
     }
   }
 }

@@ -267,6 +267,23 @@ QUIRE_INLINE void with_format(DType type, Body&& body) {
 }
 
 // x = scale * q with scale = max |x| / 32767 over each block of 32.
+QUIRE_INLINE float largest_of_block(const float* x) {
+  F8 top = broadcast(0);
+  for (int i = 0; i < kBlock; i += 8) {
+    const F8 v = load8(x + i);
+    top = max8(top, max8(v, -v));
+  }
+  return horizontal_max(top);
+}
+
+// To nearest even, in the low bits: what adding 1.5 * 2^23 leaves there.
+QUIRE_INLINE std::int32_t rounded(float x) {
+  const float shifted = x + 0x1.8p23f;
+  std::int32_t bits;
+  std::memcpy(&bits, &shifted, sizeof bits);
+  return bits;
+}
+
 void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
   const std::int64_t blocks = to.cols / kBlock;
   std::int16_t* q = to.q + row * to.cols;
@@ -274,12 +291,7 @@ void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
   float* sums = to.sums + row * blocks;
   float* half_sums = to.half_sums + row * 2 * blocks;
   for (std::int64_t b = 0; b < blocks; ++b, x += kBlock, q += kBlock) {
-    F8 top = broadcast(0);
-    for (int i = 0; i < kBlock; i += 8) {
-      const F8 v = load8(x + i);
-      top = max8(top, max8(v, -v));
-    }
-    const float largest = horizontal_max(top);
+    const float largest = largest_of_block(x);
     scale[b] = largest / 32767;
     // Zero for infinities and NaN too, and for blocks so small that 32767 / largest would overflow.
     const float inverse = largest > 1e-30f && largest < 1e38f ? 32767 / largest : 0.f;
@@ -287,11 +299,7 @@ void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
     for (int half = 0; half < 2; ++half) {
       std::int32_t sum = 0;
       for (int i = 16 * half; i < 16 * half + 16; ++i) {
-        // Adding 1.5 * 2^23 rounds to nearest even and leaves the integer in the low bits.
-        const float shifted = x[i] * inverse + 0x1.8p23f;
-        std::int32_t bits;
-        std::memcpy(&bits, &shifted, sizeof bits);
-        q[i] = static_cast<std::int16_t>(bits);
+        q[i] = static_cast<std::int16_t>(rounded(x[i] * inverse));
         sum += q[i];
       }
       half_sums[2 * b + half] = scale[b] * static_cast<float>(sum);
