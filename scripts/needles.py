@@ -113,6 +113,7 @@ def main() -> None:
         f"{version(args.quire)}, keys {args.type_k}, values {args.type_v}, on {platform.machine()}. Of {asked} facts planted in prompts of",
         f"{tokens // max(known, 1)} tokens on average, the full cache recalled {known}; those are asked again under each policy.",
         f"Perplexity: {args.chunks} contexts of {args.ctx} tokens, second halves, {args.batch} tokens at a time.",
+        "SnapKV lets tokens go once, when a prompt ends: a text without a prompt loses none, and its perplexity is that of full.",
         "",
         "| policy | tokens kept | recalled | bytes held at the end | perplexity |",
         "| --- | --- | --- | --- | --- |",
