@@ -100,6 +100,12 @@ class Watched {
     const std::lock_guard lock(log_->mutex);
     return {log_->seen.begin() + 1, log_->seen.end()};  // the first is notify()'s own
   }
+  // What was said before notify() was not heard: of a short answer by a fast model, perhaps all of it.
+  bool has(std::size_t count) {
+    while (stream_.try_next()) {
+    }
+    return stream_.ended() || times().size() >= count;
+  }
 
  private:
   struct Log {
@@ -143,7 +149,7 @@ Result<Stall> stall(Workbench& bench, bool chunked, std::int64_t long_prompt) {
     readers.emplace_back(std::move(stream));
   }
   const auto all_have = [&](std::size_t count) {
-    return std::ranges::all_of(readers, [&](const Watched& r) { return r.times().size() >= count; });
+    return std::ranges::all_of(readers, [&](Watched& r) { return r.has(count); });
   };
   const auto wait_for = [&](std::size_t count) -> Result<void> {
     while (!all_have(count)) {
