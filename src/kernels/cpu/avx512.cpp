@@ -1,5 +1,5 @@
-// The inner loops for AVX-512 with VNNI: vectors of 256 bits, since wider ones make some processors slow down, but
-// pairs are multiplied and added by one instruction.
+// The inner loops for AVX-512 with VNNI: products of weights, and keys of four bits, in vectors of 512 bits, multiplied
+// and added by one instruction; the rest in 256 bits.
 #include "kernels/cpu/isa_kernels.h"
 #include "kernels/cpu/simd8.h"
 // clang-format off: the files below build on the two above

@@ -106,14 +106,9 @@ QUIRE_INLINE I8 multiply_pairs(S16 a, S16 b) {
 // sum += the products of pairs, now: compilers would rather make all products of a block first and add them
 // later, for which there are not enough registers.
 QUIRE_INLINE void add_pairs(S16 a, S16 b, I8& sum) {
-#if defined(__AVX512VNNI__)
-  sum = reinterpret_cast<I8>(
-      _mm256_dpwssd_epi32(reinterpret_cast<__m256i>(sum), reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
-#else
   sum += multiply_pairs(a, b);
 #if defined(__AVX2__)
   asm("" : "+x"(sum));
-#endif
 #endif
 }
 

@@ -20,7 +20,7 @@ std::uint64_t sum_bytes(const std::byte* memory, std::int64_t bytes) {  // a mul
 }
 
 #if defined(__AVX512VNNI__)
-using ByteProducts = __m512i;  // wider than kernels use: what the machine could do
+using ByteProducts = __m512i;
 #else
 using ByteProducts = I8;
 #endif
