@@ -20,7 +20,7 @@ int run(int argc, char** argv) {
   app.fallthrough();
   app.add_option("-m,--model", setting.path, "Model file (GGUF)")->required();
   app.add_option("-t,--threads", setting.threads, "Threads; 0 for all this process may use")->capture_default_str();
-  app.add_option("--kernels", setting.kernels, "auto, ref, portable or avx2")->capture_default_str();
+  app.add_option("--kernels", setting.kernels, "As of quire run")->capture_default_str();
   add_random(app, chosen);
   add_sharing(app, chosen);
   add_stall(app, chosen);

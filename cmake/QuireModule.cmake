@@ -15,6 +15,9 @@ target_compile_definitions(quire_options INTERFACE _FILE_OFFSET_BITS=64)
 if(QUIRE_SANITIZE)
   target_compile_options(quire_options INTERFACE -fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(quire_options INTERFACE -fsanitize=${QUIRE_SANITIZE})
+  if(QUIRE_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(quire_options INTERFACE -Wno-tsan)  # Boost.Asio has fences, which TSan does not see
+  endif()
 endif()
 
 function(quire_module name)

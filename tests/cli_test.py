@@ -264,7 +264,7 @@ class Chat(unittest.TestCase):
         self.assertEqual(t.close(keys="/exit\n"), 0)
 
     def test_control_c_stops_the_answer_not_the_program(self):
-        t = Terminal("run", "-m", tiny_model("llama", "--ctx", "65536"), "-c", "60000", "--temp", "5", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--seed", "4")
+        t = Terminal("run", "-m", tiny_model("llama", "--ctx", "65536"), "-c", "60000", "--temp", "5", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--seed", "4", "--ignore-eos")
         t.wait_for("> ")
         t.send("Hello\n")
         t.wait_for(r"(?s)Hello\r\n.{20}")

@@ -34,13 +34,14 @@ struct CacheSettings {
 struct SessionOptions {
   std::int64_t context = 4096;  // tokens a sequence may have; policies with a window know no end
   int threads = 0;              // 0: as many as this process may use
-  std::string kernels = "auto";
+  std::string kernels = "auto";  // the fastest; "exact": those that round nothing to 8 bits
   CacheSettings cache;
   std::int64_t prefill_chunk = 512;  // tokens per forward pass over a prompt
 };
 
 struct GenerateOptions {
   std::int64_t max_tokens = -1;  // -1: until the model ends or the context is full
+  bool ignore_end = false;       // goes on where the model would end
   bool use_cache = true;         // false: recompute the whole sequence for every token
   SamplingOptions sampling;
   const std::atomic<bool>* cancel = nullptr;                     // stop soon after it turns true

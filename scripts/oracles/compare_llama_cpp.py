@@ -105,7 +105,7 @@ class Peer:
 
 
 def run_quire(quire: Path, model: str, prompt: str, count: int) -> tuple[list[int], str]:
-    command = [str(quire), "run", "-m", model, "-p", prompt, "-n", str(count), "--temp", "0", "--json"]
+    command = [str(quire), "run", "-m", model, "-p", prompt, "-n", str(count), "--temp", "0", "--kernels", "exact", "--json"]
     try:
         result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode != 0:

@@ -12,6 +12,7 @@
 #include "core/cpu_features.h"
 #include "core/thread_pool.h"
 #include "kernels/machine_speed.h"
+#include "kernels/ops.h"
 #include "lab/machine_info.h"
 
 namespace quire::cli {
@@ -148,6 +149,8 @@ void print_row(const Json& run, double ratio, bool compared) {
 int measure(const Options& o) {
   const auto all = settings(o);
   if (!all.ok()) return report_error(all.error());
+  const auto ops = find_ops(o.kernels);
+  if (!ops.ok()) return report_error(ops.error());
   const auto earlier = read_earlier(o.compare);
   if (!earlier.ok()) return report_error(earlier.error());
   ModelOptions named;
@@ -168,14 +171,15 @@ int measure(const Options& o) {
             {{"cpu", cpu_name()},
              {"threads", pool.size()},
              {"isa", std::string(name(best_isa()))},
+             {"kernels", std::string((*ops)->name)},
              {"read_gbps", machine.read_gbps},
              {"int8_gops", machine.int8_gops}}},
            {"model", (*model)->info().name},
            {"weights_bytes", (*model)->info().weights_bytes},
            {"runs", Json::array()}};
   if (!o.json) {
-    fmt::print("{}, {} threads, {}: reads {:.1f} GB/s, {:.0f} GOP/s in int8\n{}, {:.1f} MB of weights\n\n", cpu_name(),
-               pool.size(), name(best_isa()), machine.read_gbps, machine.int8_gops, (*model)->info().name,
+    fmt::print("{}, {} threads, {} kernels: reads {:.1f} GB/s, {:.0f} GOP/s in int8\n{}, {:.1f} MB of weights\n\n",
+               cpu_name(), pool.size(), (*ops)->name, machine.read_gbps, machine.int8_gops, (*model)->info().name,
                static_cast<double>((*model)->info().weights_bytes) * 1e-6);
     fmt::print("{:<8}{:>6}{:>8}{:>7}{:>8}  {:<10}{:<10}{:>4}{:>12}{:>12}{:>10}     {}\n", "kind", "n", "depth", "batch",
                "shared", "k/v", "policy", "thr", "median ms", "tokens/s", "of bound", o.compare.empty() ? "" : "ratio");
@@ -238,10 +242,7 @@ void add_bench(CLI::App& app, int& exit_status) {
   command->add_option("-r,--repetitions", o->repeats, "Times everything is measured; medians are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command
-      ->add_option("--kernels", o->kernels,
-                   "auto, ref (slow truth), portable, avx2, avx512 or vnni (avx512, activations in 8 bits)")
-      ->capture_default_str();
+  command->add_option("--kernels", o->kernels, kKernelsHelp)->capture_default_str();
   command->add_option("--compare", o->compare, "File with an earlier --json: shows how many times as fast it is now");
   command->add_flag("--json", o->json, "Print one JSON document");
   command->callback([o, &exit_status] { exit_status = measure(*o); });

@@ -90,6 +90,7 @@ class Chat {
     messages_.push_back({"user", text});
     GenerateOptions options;
     options.max_tokens = options_.predict;
+    options.ignore_end = options_.ignore_end;
     options.use_cache = !options_.no_cache;
     options.sampling = seeded(options_);
     options.cancel = &interrupted();

@@ -60,9 +60,7 @@ void ModelOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--cache-layout", cache.layout, "paged, or flat: one buffer for the whole context")
       ->capture_default_str();
-  app.add_option("--kernels", kernels,
-                 "auto, ref (slow truth), portable, avx2, avx512 or vnni (avx512, activations in 8 bits)")
-      ->capture_default_str();
+  app.add_option("--kernels", kernels, kKernelsHelp)->capture_default_str();
 }
 
 Result<std::shared_ptr<const Model>> ModelOptions::load() const {

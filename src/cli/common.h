@@ -21,6 +21,10 @@ inline constexpr int kInterrupted = 130;  // as shells report a program ended by
 void say(const std::string& text);     // to standard error, which may be closed or full: nothing is thrown
 int report_error(const Error& error);  // prints it, returns the exit status that fits it
 
+inline constexpr const char* kKernelsHelp =
+    "auto (the fastest), exact (the fastest that round nothing to 8 bits), ref (slow truth), portable, avx2, avx512, "
+    "vnni (avx512, activations in 8 bits) or bf16 (vnni, and attention in bf16)";
+
 // Options of every command that runs a model.
 struct ModelOptions {
   std::string path;

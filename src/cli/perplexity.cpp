@@ -47,6 +47,7 @@ int measure(Options o) {
   if (o.kld) {
     ModelOptions plain = o.model;
     plain.cache = {};
+    plain.kernels = "exact";
     auto opened = plain.open(*model, 0);
     if (!opened.ok()) return report_error(opened.error());
     base.emplace(std::move(*opened));
@@ -98,6 +99,7 @@ void add_perplexity(CLI::App& app, int& exit_status) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   command->footer("The text is cut into chunks of -c tokens (512 by default); the second half of each is scored.");
+  options->model.kernels = "exact";  // rounding to 8 bits would hide what caches cost
   options->model.add_to(*command);
   command->add_option("-f,--file", options->file, "Text to predict; - for standard input")->required();
   const auto count = [&](const char* name, std::int64_t& value, const char* help) {
@@ -110,7 +112,7 @@ void add_perplexity(CLI::App& app, int& exit_status) {
   command->add_option("--chunks", options->chunks, "Chunks to measure; 0 for the whole text")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_flag("--kld", options->kld, "Also the divergence from the same model with f16 keys and values");
+  command->add_flag("--kld", options->kld, "Also the divergence from the same model with f16 keys and values and exact kernels");
   command->add_flag("--json", options->json, "Print one JSON document");
   command->callback([options, &exit_status] { exit_status = measure(*options); });
 }

@@ -39,6 +39,7 @@ int complete(const RunOptions& o) {
 
   GenerateOptions options;
   options.max_tokens = o.predict;
+  options.ignore_end = o.ignore_end;
   options.use_cache = !o.no_cache;
   options.sampling = seeded(o);
   options.cancel = &interrupted();
@@ -125,6 +126,7 @@ void add_run(CLI::App& app, int& exit_status) {
   command->add_option("--repeat-last-n", o.sampling.repeat_last, "Tokens the penalty looks back on")
       ->capture_default_str();
   command->add_option("-s,--seed", o.seed, "Seed of the sampling; random without it");
+  command->add_flag("--ignore-eos", o.ignore_end, "Go on where the model would end");
   command->add_flag("--no-cache", o.no_cache, "Recompute the whole sequence for every token");
   command->add_flag("--json", o.json, "Print one JSON document");
   command->callback([options, &exit_status] { exit_status = run(*options); });

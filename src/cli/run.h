@@ -17,6 +17,7 @@ struct RunOptions {
   std::string system;
   std::int64_t predict = -1;
   bool chat = false;
+  bool ignore_end = false;
   bool no_cache = false;
   bool json = false;
 };

@@ -28,6 +28,14 @@ Isa best_isa() {
 #endif
 }
 
+bool multiplies_bf16() {
+#if defined(__x86_64__)
+  return best_isa() == Isa::avx512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 std::string_view name(Isa isa) {
   switch (isa) {
     case Isa::portable:

@@ -10,7 +10,8 @@ namespace quire {
 enum class Isa { portable, avx2, avx512 };
 inline constexpr std::array kIsas{Isa::portable, Isa::avx2, Isa::avx512};
 
-Isa best_isa();  // of this machine
+Isa best_isa();          // of this machine
+bool multiplies_bf16();  // whether it has AVX-512 with products of bf16
 std::string_view name(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 

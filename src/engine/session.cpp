@@ -143,7 +143,11 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt, const Gene
   result.timings.prompt_tokens = std::ssize(prompt) - result.timings.cached_tokens;
 
   std::vector<TokenId> sequence(prompt.begin(), prompt.end());
-  Sampler sampler(options.sampling);
+  SamplingOptions sampling = options.sampling;
+  for (TokenId token = 0; options.ignore_end && token < s.model->info().vocabulary; ++token) {
+    if (s.model->ends_generation(token)) sampling.logit_bias.emplace_back(token, -100.f);
+  }
+  Sampler sampler(sampling);
   StreamDecoder text(s.model->parts().tokenizer);
   std::vector<double> gaps;
   auto previous = start;

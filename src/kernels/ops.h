@@ -42,6 +42,7 @@ struct MatmulParams {
   std::int64_t rows;
   std::int64_t cols;
   std::span<const MatmulTarget> targets;  // all read the same x
+  bool exact = false;                     // x is never rounded to 8 bits
 };
 
 struct NormParams {
@@ -151,8 +152,12 @@ const Ops& cpu_ops(Isa isa);
 // Those of AVX-512 with activations of 8 bits instead of 16: products take half the time, and results differ by what
 // rounding to 8 bits costs.
 const Ops& byte_ops();
+// The same, and attention multiplies f16 caches in bf16. Only where multiplies_bf16().
+const Ops& bf16_ops();
+const Ops& fastest_ops();  // of this machine
 
-// "ref", "portable", "avx2" ..., or "auto" for the fastest this machine runs.
+// "ref", "portable", "avx2" ...; "auto" for the fastest of this machine, "exact" for the fastest of those that round
+// nothing to 8 bits.
 Result<const Ops*> find_ops(std::string_view name);
 
 }  // namespace quire

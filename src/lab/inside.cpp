@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "core/fail.h"
 #include "engine/model_parts.h"
+#include "lab/workbench.h"
 #include "model/attention_scores.h"
 #include "model/kv_groups.h"
 
@@ -24,7 +25,7 @@ Inside::Inside(std::shared_ptr<const Model> model, FlatCache cache, const Ops& o
 }
 
 Result<std::unique_ptr<Inside>> Inside::create(std::shared_ptr<const Model> model, std::int64_t context, int threads) {
-  QUIRE_TRY(const Ops* ops, find_ops("auto"));
+  QUIRE_TRY(const Ops* ops, find_ops(kLabKernels));
   QUIRE_TRY(FlatCache cache, FlatCache::create(model->parts().config.kv_geometry(), context));
   return std::unique_ptr<Inside>(new Inside(std::move(model), std::move(cache), *ops, threads));
 }

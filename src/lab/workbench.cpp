@@ -35,12 +35,14 @@ Result<Session> Workbench::open(const CacheSettings& cache, std::int64_t context
   SessionOptions options;
   options.context = context > 0 ? context : info().context;
   options.threads = options_.threads;
+  options.kernels = kLabKernels;
   options.cache = cache;
   return Session::create(model_, options);
 }
 
 Result<Engine> Workbench::start(EngineOptions options) const {
   options.threads = options_.threads;
+  options.kernels = kLabKernels;
   return Engine::create(model_, options);
 }
 

@@ -21,6 +21,9 @@ namespace quire::lab {
 
 using Tokens = std::vector<TokenId>;
 
+// Rounding to 8 bits would hide what caches cost.
+inline constexpr const char* kLabKernels = "exact";
+
 Request greedy_request(Tokens tokens, std::int64_t generated);
 
 struct WorkbenchOptions {

@@ -6,7 +6,7 @@ import anthropic
 import pytest
 
 GREEDY = {"temperature": 0}  # newer clients have no argument for it
-ASK = [{"role": "user", "content": "What is the capital of France?"}]
+ASK = [{"role": "user", "content": "Tell me the capital of France."}]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import math
 import openai
 import pytest
 
-ASK = [{"role": "user", "content": "What is the capital of France?"}]
+ASK = [{"role": "user", "content": "Tell me the capital of France."}]
 GREEDY = {"model": "smol", "temperature": 0}
 
 

@@ -81,7 +81,7 @@ def picture(browser: webdriver.Chrome, name: str) -> None:
 
 def test_a_conversation(browser: webdriver.Chrome) -> None:
     settings(browser, temperature="0", max_tokens="48")
-    say(browser, "What is the capital of France?")
+    say(browser, "Tell me the capital of France.")
     first = turns(browser)
     assert "Paris" in first[1]
     assert "tokens of prompt" in first[1]
@@ -149,7 +149,7 @@ def test_dark_and_narrow(browser: webdriver.Chrome) -> None:
     element(browser, "theme").click()
     after = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert before != after
-    say(browser, "What is the capital of France?")
+    say(browser, "Tell me the capital of France.")
     picture(browser, "dark")
     browser.set_window_size(500, 850)  # Chromium's windows are no narrower; the view is
     browser.execute_cdp_cmd(

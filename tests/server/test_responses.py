@@ -7,7 +7,7 @@ import json
 import openai
 import pytest
 
-ASK = "What is the capital of France?"
+ASK = "Tell me the capital of France."
 WEATHER = {
     "type": "function",
     "name": "get_weather",

@@ -13,6 +13,8 @@ struct Case {
   float softcap = 0, deviation = 1;
 };
 
+constexpr float kRoundedTolerance = 2e-2f;
+
 // Every backend against the reference, over a sequence that holds nothing it need not hold.
 void expect_agreement(const Case& c, float tolerance) {
   ThreadPool pool(2);
@@ -23,12 +25,16 @@ void expect_agreement(const Case& c, float tolerance) {
   const auto q = random_floats(c.rows * c.shape.q_heads * c.shape.query_dim(), 3, c.deviation);
   const auto q_sinks = random_floats(c.rows * c.shape.q_heads * c.shape.query_dim(), 4, c.deviation);
   const auto truth = attend(ref_ops(), c.shape, {&rows, 1}, pool, q, q_sinks, c.softcap);
-  for (const Ops* ops : fast_ops()) {
+  for (const Ops* ops : attention_ops()) {
+    // Rounded to 8 bits, scores are off by as many hundredths as they are large.
+    const bool rounds = ops == &bf16_ops();
+    if (rounds && c.deviation > 10) continue;
+    const float most = rounds ? std::max(kRoundedTolerance * c.deviation, tolerance) : tolerance;
     const auto fast = attend(*ops, c.shape, {&rows, 1}, pool, q, q_sinks, c.softcap);
-    EXPECT_LT(largest_difference(truth.out, fast.out), tolerance)
+    EXPECT_LT(largest_difference(truth.out, fast.out), most)
         << ops->name << " " << describe(c.shape) << " length " << c.length << " rows " << c.rows << " kept " << c.kept
         << " from " << c.first_position;
-    EXPECT_LT(largest_difference(truth.log_sum_exp, fast.log_sum_exp), tolerance * c.deviation)
+    EXPECT_LT(largest_difference(truth.log_sum_exp, fast.log_sum_exp), most * c.deviation)
         << ops->name << " " << describe(c.shape) << " length " << c.length;
   }
 }

@@ -12,9 +12,17 @@
 
 namespace quire {
 
-const IsaKernels kAvx512Kernels{quantize_row,    panel_bytes,    pack_panel,    dot_panel,    quantize_row_bytes,
-                                dot_panel_bytes, unpack_row_f32, dot_strip_f32, rms_norm_row, layer_norm_row,
-                                silu_row,        gelu_row,       store_tokens,  attend,       score,
-                                hadamard_row,    sum_bytes,      int8_products};
+namespace {
+
+constexpr IsaKernels table(decltype(IsaKernels::attend) attends) {
+  return {quantize_row,   panel_bytes,   pack_panel,   multiply_panels, quantize_row_bytes, multiply_panels_bytes,
+          unpack_row_f32, dot_strip_f32, rms_norm_row, layer_norm_row,  silu_row,           gelu_row,
+          store_tokens,   attends,       score,        hadamard_row,    sum_bytes,          int8_products};
+}
+
+}  // namespace
+
+const IsaKernels kAvx512Kernels = table(attend);
+const IsaKernels kBf16Kernels = table(attend_in_bf16);
 
 }  // namespace quire

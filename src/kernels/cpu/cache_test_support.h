@@ -130,6 +130,13 @@ class TestSequence {
   std::vector<const std::byte*> kept_pages_;
 };
 
+// Every backend whose attention is its own.
+inline std::vector<const Ops*> attention_ops() {
+  auto all = fast_ops();
+  if (multiplies_bf16()) all.push_back(&bf16_ops());
+  return all;
+}
+
 struct AttentionResult {
   std::vector<float> out, log_sum_exp;
 

@@ -110,4 +110,9 @@ const Ops& byte_ops() {
   return kBytes;
 }
 
+const Ops& bf16_ops() {
+  static constexpr Ops kBf16 = make_ops<kBf16Kernels, ActivationBits::eight>("bf16");
+  return kBf16;
+}
+
 }  // namespace quire

@@ -16,18 +16,29 @@ namespace quire {
 // with a scale of its own in any GGUF type (Q2_K, Q3_K, Q6_K).
 inline constexpr std::int64_t kBlock = 32;
 inline constexpr std::int64_t kPanelRows = 16;  // weight rows whose products lie side by side in vectors
-inline constexpr std::int64_t kTileRows = 8;    // activation rows per pass over a panel
 inline constexpr std::int64_t kStripRows = 4;   // float weight rows per call
 
-// Rows of activations: x = scale * q, q in [-32767, 32767], or in [-127, 127] as bytes in the order of panels.
+inline constexpr std::int64_t kTileRows = 8;  // activation rows that lie together
+
+// Rows of activations: x = scale * q, q in [-32767, 32767], or in [-127, 127] as bytes in the order of panels. Tile
+// after tile of 8 rows, and in each block after block: what products of a tile read lies together.
 struct QuantizedRows {
-  std::int16_t* q;          // [rows, cols], or null
-  std::int8_t* bytes;       // [rows, cols], or null
-  float* scale;             // [rows, cols / 32]
-  float* sums;              // [rows, cols / 32]: scale times the sum of q over the block
-  float* half_sums;         // [rows, cols / 16]
-  std::int32_t* byte_sums;  // [rows, cols / 16]: the sum of bytes
+  std::int16_t* q;          // [tiles, blocks, 8, 32], or null
+  std::int8_t* bytes;       // [tiles, blocks, 8, 32], or null
+  float* scale;             // [tiles, blocks, 8]
+  float* sums;              // [tiles, blocks, 8]: scale times the sum of q over the block
+  float* half_sums;         // [tiles, blocks, 8, 2]
+  std::int32_t* byte_sums;  // [tiles, blocks, 8, 2]: the sum of bytes
   std::int64_t cols;
+};
+
+// Panels one after the other, and where their products with rows of activations go.
+struct PanelProducts {
+  const std::byte* panels;
+  std::int64_t outputs;  // weight rows; the last panel need not be full
+  const float* bias;     // [outputs], or null
+  float* out;            // [rows, stride]
+  std::int64_t stride;
 };
 
 // What a tile of keys or of values is made of; kv/format/layouts.h says where.
@@ -105,12 +116,13 @@ inline constexpr std::int64_t kPassFloats = 10;  // what a pass over queries is 
 // Of one tile: lines as they are unpacked, a last one that is not whole, lines turned, scales and zero points by token
 // and by group.
 constexpr std::int64_t tile_scratch_floats(std::int64_t stride) { return (2 * kLine + 8) * stride + kLine * kLine; }
-// Scores of a span; passes; the queries and weights of a pass, as scales change them; values of a span, keys of a page
-// (turned from rows, twice).
+// Scores of a span; passes; queries and weights in pairs; the same of a pass, as scales change them; values of a span,
+// keys of a page (turned from rows, twice).
 constexpr std::int64_t stretch_scratch_floats(std::int64_t queries, std::int64_t query_stride,
                                               std::int64_t value_stride) {
-  return queries * (kSpanTokens + kPassFloats) + 16 + kMaxTogether * (query_stride + kSpanTokens) +
-         kSpanPages * tile_scratch_floats(value_stride) + 2 * tile_scratch_floats(query_stride);
+  return queries * (kSpanTokens + kPassFloats + query_stride / 2 + kSpanTokens / 2) + 16 +
+         kMaxTogether * (query_stride + kSpanTokens) + kSpanPages * tile_scratch_floats(value_stride) +
+         2 * tile_scratch_floats(query_stride);
 }
 
 struct IsaKernels {
@@ -118,13 +130,10 @@ struct IsaKernels {
   // Weights as products read them; panels.inl draws the layout. Rows beyond `count` of kPanelRows are zero.
   std::int64_t (*panel_bytes)(DType type, std::int64_t cols);
   void (*pack_panel)(DType type, const std::byte* rows, std::int64_t count, std::int64_t cols, std::byte* panel);
-  // Rows [row, row + rows) of x, rows at most kTileRows; out: [rows, kPanelRows]
-  void (*dot_panel)(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows,
-                    float* out);
+  void (*multiply_panels)(DType type, PanelProducts products, QuantizedRows x, std::int64_t rows);
   // The same with activations of 8 bits; null where an instruction set gains nothing by them.
   void (*quantize_row_bytes)(const float* x, std::int64_t row, const QuantizedRows& to);
-  void (*dot_panel_bytes)(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows,
-                          float* out);
+  void (*multiply_panels_bytes)(DType type, PanelProducts products, QuantizedRows x, std::int64_t rows);
   void (*unpack_row_f32)(DType type, const std::byte* source, std::int64_t cols, float* out);
   // weights: [kStripRows, cols]
   void (*dot_strip_f32)(const float* weights, const float* x, std::int64_t cols, std::int64_t row_begin,
@@ -149,5 +158,8 @@ struct IsaKernels {
 extern const IsaKernels kPortableKernels;
 extern const IsaKernels kAvx2Kernels;
 extern const IsaKernels kAvx512Kernels;
+extern const IsaKernels kBf16Kernels;  // AVX-512 whose attention multiplies in bf16: pairs.inl
+
+void attend_in_bf16(const Stretch& stretch, const SoftmaxStates& states);
 
 }  // namespace quire

@@ -27,10 +27,10 @@ thread_local MatmulScratch matmul_scratch;
 
 QuantizedRows quantize(const IsaKernels& isa, ActivationBits bits, const MatmulParams& p, ThreadPool& pool) {
   MatmulScratch& scratch = matmul_scratch;
-  const std::int64_t blocks = p.rows * (p.cols / kBlock);
-  const bool bytes = bits == ActivationBits::eight;
-  const QuantizedRows x{bytes ? nullptr : scratch.q.get<std::int16_t>(p.rows * p.cols),
-                        bytes ? scratch.bytes.get<std::int8_t>(p.rows * p.cols) : nullptr,
+  const std::int64_t rows = (p.rows + kTileRows - 1) / kTileRows * kTileRows, blocks = rows * (p.cols / kBlock);
+  const bool bytes = bits == ActivationBits::eight && !p.exact;
+  const QuantizedRows x{bytes ? nullptr : scratch.q.get<std::int16_t>(rows * p.cols),
+                        bytes ? scratch.bytes.get<std::int8_t>(rows * p.cols) : nullptr,
                         scratch.scale.get<float>(blocks),
                         scratch.sums.get<float>(blocks),
                         scratch.half_sums.get<float>(2 * blocks),
@@ -64,20 +64,14 @@ const std::byte* panels_of(const IsaKernels& isa, const WeightMatrix& w, std::in
   return panels;
 }
 
-void multiply_panels(const IsaKernels& isa, const MatmulParams& p, const MatmulTarget& target, const QuantizedRows& x,
-                     std::int64_t begin, std::int64_t end) {
+void multiply_quantized(const IsaKernels& isa, const MatmulParams& p, const MatmulTarget& target,
+                        const QuantizedRows& x, std::int64_t begin, std::int64_t end) {
   const WeightMatrix& w = *target.weights;
-  const std::byte* panels = panels_of(isa, w, begin, end);
-  const std::int64_t bytes = isa.panel_bytes(w.type, w.cols);
-  const auto dot_panel = x.bytes != nullptr ? isa.dot_panel_bytes : isa.dot_panel;
-  for (std::int64_t row = 0; row < p.rows; row += kTileRows) {
-    const std::int64_t rows = std::min(kTileRows, p.rows - row);
-    for (std::int64_t n = begin; n < end; n += kPanelRows) {
-      alignas(64) float products[kTileRows * kPanelRows];
-      dot_panel(w.type, panels + (n - begin) / kPanelRows * bytes, x, row, rows, products);
-      store(target, n, row, rows, products, kPanelRows);
-    }
-  }
+  const auto multiply = x.bytes != nullptr ? isa.multiply_panels_bytes : isa.multiply_panels;
+  multiply(w.type,
+           {panels_of(isa, w, begin, end), end - begin, target.bias != nullptr ? target.bias + begin : nullptr,
+            target.out + begin, w.rows},
+           x, p.rows);
 }
 
 using StripRows = std::array<const std::byte*, kStripRows>;
@@ -127,7 +121,7 @@ void cpu_matmul(const IsaKernels& isa, ActivationBits bits, const MatmulParams& 
     for (const MatmulTarget& t : p.targets) {
       if (item < items_of(t)) {
         const std::int64_t begin = item * item_rows;
-        const auto multiply = is_float(t.weights->type) ? multiply_floats : multiply_panels;
+        const auto multiply = is_float(t.weights->type) ? multiply_floats : multiply_quantized;
         multiply(isa, p, t, x, begin, std::min(begin + item_rows, t.weights->rows));
         return;
       }

@@ -23,14 +23,13 @@ QUIRE_INLINE void load_words(const std::uint8_t* from, LaneWords (&words)[kLaneV
 
 // Activations of 16 bits.
 struct WordRows {
-  const QuantizedRows* x;
   const std::int16_t* q;  // of the first row, in the block at hand
 
-  QUIRE_INLINE WordRows(const QuantizedRows& rows, std::int64_t row) : x(&rows), q(rows.q + row * rows.cols) {}
-  QUIRE_INLINE void next_block() { q += kBlock; }
+  QUIRE_INLINE WordRows(const QuantizedRows& x, std::int64_t place) : q(x.q + place * kBlock) {}
+  QUIRE_INLINE void next_block() { q += kTileRows * kBlock; }
 
   template <class F, int kRows>
-  QUIRE_INLINE void clear(std::int64_t, RowInts<kRows>& sums) const {
+  QUIRE_INLINE void clear(int, RowInts<kRows>& sums) const {
     each<kRows>([&](auto r, auto v) QUIRE_LAMBDA { sums[r][v] = LaneInts{}; });
   }
 
@@ -40,7 +39,7 @@ struct WordRows {
     const std::int16_t* at = q + 16 * half;
     const auto add_pair = [&](const LaneWords(&weights)[kLaneVectors], std::int64_t column) QUIRE_LAMBDA {
       unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
-        const LaneWords pair = spread_pair(at + column + r * x->cols);
+        const LaneWords pair = spread_pair(at + column + r * kBlock);
         unrolled<kLaneVectors>([&](auto v) QUIRE_LAMBDA { add_products(weights[v], pair, sums[r][v]); });
       });
     };
@@ -85,11 +84,11 @@ QUIRE_INLINE void load_factors(const std::uint8_t* from, LaneFloats (&factors)[k
 // At most 32 products of 128 and 32767 in a lane: an int32 holds them.
 template <class F, int kRows>
 QUIRE_INLINE void add_scaled(const RowInts<kRows>& ints, const std::uint8_t* scales, const float* x_scale,
-                             std::int64_t blocks, RowSums<kRows>& sums) {
+                             RowSums<kRows>& sums) {
   LaneFloats scale[kLaneVectors];
   load_factors<F>(scales, scale);
   each<kRows>([&](auto r, auto v) QUIRE_LAMBDA {
-    sums[r][v] = multiply_add(as_floats(ints[r][v]), scale[v] * spread(x_scale + r * blocks), sums[r][v]);
+    sums[r][v] = multiply_add(as_floats(ints[r][v]), scale[v] * spread(x_scale + r), sums[r][v]);
   });
 }
 
@@ -102,42 +101,62 @@ QUIRE_INLINE void add_minima(const std::uint8_t* minima, const float* x_sums, st
                   QUIRE_LAMBDA { sums[r][v] = multiply_add(min[v], spread(x_sums + r * stride), sums[r][v]); });
 }
 
+QUIRE_INLINE void store_product(LaneFloats sum, float* out, const float* bias) {
+  if (bias != nullptr) {
+    LaneFloats more;
+    std::memcpy(&more, bias, sizeof more);
+    sum = sum + more;
+  }
+  std::memcpy(out, &sum, sizeof sum);
+}
+
 // A single row takes less time than its weights take to come.
 constexpr std::int64_t kAheadBytes = 2048;
 
 template <class F, int kRows, class Activations>
-QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::int64_t row, float* out) {
+QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::int64_t row, float* out,
+                           std::int64_t stride, const float* bias, std::int64_t outputs) {
   using P = Panel<F>;
   const std::int64_t blocks = x.cols / kBlock;
+  std::int64_t place = place_of_row(row, x.cols);
   const auto* block = reinterpret_cast<const std::uint8_t*>(panel);
-  Activations rows(x, row);
+  Activations rows(x, place);
   RowSums<kRows> sums;
   each<kRows>([&](auto r, auto v) QUIRE_LAMBDA { sums[r][v] = LaneFloats{}; });
-  for (std::int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes, rows.next_block()) {
-    const float* x_scale = x.scale + row * blocks + b;
+  for (std::int64_t b = 0; b < blocks; ++b, block += P::kBlockBytes, place += kTileRows, rows.next_block()) {
+    const float* x_scale = x.scale + place;
     if constexpr (kRows == 1) {
       for (int line = 0; line < P::kBlockBytes; line += 64) __builtin_prefetch(block + kAheadBytes + line);
     }
     RowInts<kRows> ints;
-    rows.template clear<F, kRows>(2 * b, ints);
+    rows.template clear<F, kRows>(0, ints);
     rows.template add_half<F, kRows>(0, block, ints);
     if constexpr (F::kHalfScales) {
-      add_scaled<F, kRows>(ints, block + P::kCodeBytes, x_scale, blocks, sums);
-      rows.template clear<F, kRows>(2 * b + 1, ints);
+      add_scaled<F, kRows>(ints, block + P::kCodeBytes, x_scale, sums);
+      rows.template clear<F, kRows>(1, ints);
     }
     rows.template add_half<F, kRows>(1, block + P::kCodeBytes / 2, ints);
-    add_scaled<F, kRows>(ints, block + P::kMinimaAt - P::kScaleRowBytes, x_scale, blocks, sums);
+    add_scaled<F, kRows>(ints, block + P::kMinimaAt - P::kScaleRowBytes, x_scale, sums);
     if constexpr (F::kMinima && F::kHalfScales) {
       for (int half = 0; half < 2; ++half) {
-        add_minima<F, kRows>(block + P::kMinimaAt + half * P::kScaleRowBytes,
-                             x.half_sums + (row * blocks + b) * 2 + half, 2 * blocks, sums);
+        add_minima<F, kRows>(block + P::kMinimaAt + half * P::kScaleRowBytes, x.half_sums + 2 * place + half, 2, sums);
       }
     } else if constexpr (F::kMinima) {
-      add_minima<F, kRows>(block + P::kMinimaAt, x.sums + row * blocks + b, blocks, sums);
+      add_minima<F, kRows>(block + P::kMinimaAt, x.sums + place, 1, sums);
     }
   }
   each<kRows>([&](auto r, auto v) QUIRE_LAMBDA {
-    std::memcpy(out + r * kPanelRows + kLaneBytes / 4 * v, &sums[r][v], sizeof sums[r][v]);
+    constexpr int kLanes = kLaneBytes / 4;
+    const std::int64_t begin = kLanes * v, left = outputs - begin;
+    if (left >= kLanes) {
+      store_product(sums[r][v], out + r * stride + begin, bias != nullptr ? bias + begin : nullptr);
+    } else if (left > 0) {
+      LaneFloats all{}, biases{};
+      const auto bytes = static_cast<std::size_t>(left) * sizeof(float);
+      if (bias != nullptr) std::memcpy(&biases, bias + begin, bytes);
+      store_product(sums[r][v], reinterpret_cast<float*>(&all), reinterpret_cast<float*>(&biases));
+      std::memcpy(out + r * stride + begin, &all, bytes);
+    }
   });
 }
 
@@ -146,30 +165,32 @@ constexpr int kMostRows = kLaneVectors == 1 ? 8 : 4;
 
 // x by value: its fields stay in registers, which they would not if a store could change them.
 template <class Activations>
-QUIRE_INLINE void dot_panel_with(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row,
-                                 std::int64_t rows, float* out) {
+QUIRE_INLINE void multiply_panels_with(DType type, PanelProducts p, QuantizedRows x, std::int64_t rows) {
   with_format(type, [=]<class F>(F) {
-    std::int64_t done = 0;
+    const std::int64_t panel_bytes = x.cols / kBlock * Panel<F>::kBlockBytes;
+    std::int64_t row = 0;
     const auto dot = [&](auto count) QUIRE_LAMBDA {
-      dot_rows<F, count, Activations>(panel, x, row + done, out + done * kPanelRows);
-      done += count;
+      for (std::int64_t n = 0; n < p.outputs; n += kPanelRows) {
+        dot_rows<F, count, Activations>(p.panels + n / kPanelRows * panel_bytes, x, row, p.out + row * p.stride + n,
+                                        p.stride, p.bias != nullptr ? p.bias + n : nullptr, p.outputs - n);
+      }
+      row += count;
     };
-    while (rows - done >= kMostRows) dot(std::integral_constant<int, kMostRows>{});
-    if (kMostRows > 4 && rows - done >= 4) dot(std::integral_constant<int, 4>{});
-    if (rows - done == 3) return dot(std::integral_constant<int, 3>{});
-    if (rows - done == 2) return dot(std::integral_constant<int, 2>{});
-    if (rows - done == 1) dot(std::integral_constant<int, 1>{});
+    while (rows - row >= kMostRows) dot(std::integral_constant<int, kMostRows>{});
+    if (kMostRows > 4 && rows - row >= 4) dot(std::integral_constant<int, 4>{});
+    if (rows - row == 3) return dot(std::integral_constant<int, 3>{});
+    if (rows - row == 2) return dot(std::integral_constant<int, 2>{});
+    if (rows - row == 1) dot(std::integral_constant<int, 1>{});
   });
 }
 
-void dot_panel(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows, float* out) {
-  dot_panel_with<WordRows>(type, panel, x, row, rows, out);
+void multiply_panels(DType type, PanelProducts products, QuantizedRows x, std::int64_t rows) {
+  multiply_panels_with<WordRows>(type, products, x, rows);
 }
 
 #if defined(__AVX512VNNI__)
-void dot_panel_bytes(DType type, const std::byte* panel, QuantizedRows x, std::int64_t row, std::int64_t rows,
-                     float* out) {
-  dot_panel_with<ByteRows>(type, panel, x, row, rows, out);
+void multiply_panels_bytes(DType type, PanelProducts products, QuantizedRows x, std::int64_t rows) {
+  multiply_panels_with<ByteRows>(type, products, x, rows);
 }
 #endif
 

@@ -48,7 +48,7 @@ TEST(SameBits, OneRowOrManyOnAnyNumberOfThreads) {
     for (const std::int64_t kept : {0, 545}) {
       const TestSequence sequence(s, length, 1, kept, kept > 0 ? 512 : 0);
       const auto q = random_floats((length - first) * width, 3), q_sinks = random_floats((length - first) * width, 4);
-      for (const Ops* ops : fast_ops()) {
+      for (const Ops* ops : attention_ops()) {
         const KvRows all{0, length - first, first, sequence.table()};
         const auto together = attend(*ops, s, {&all, 1}, one, q, q_sinks);
         if (kept > 0) {
@@ -81,7 +81,7 @@ TEST(SameBits, AloneOrInABatchWithASharedPrefixOrACopyOfIt) {
     auto q = random_floats(10 * width, 3), q_sinks = random_floats(10 * width, 4);
     std::copy_n(q.begin(), width, q.begin() + 5 * width);
     std::copy_n(q_sinks.begin(), width, q_sinks.begin() + 5 * width);
-    for (const Ops* ops : fast_ops()) {
+    for (const Ops* ops : attention_ops()) {
       const auto together = attend(*ops, s, batch, pool, q, q_sinks);
       for (const KvRows& rows : batch) {
         KvRows single = rows;

@@ -284,15 +284,18 @@ QUIRE_INLINE std::int32_t rounded(float x) {
   return bits;
 }
 
+// Of a row's first block, counted in rows of blocks; the next is kTileRows further.
+QUIRE_INLINE std::int64_t place_of_row(std::int64_t row, std::int64_t cols) {
+  return row / kTileRows * (cols / kBlock) * kTileRows + row % kTileRows;
+}
+
 void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
   const std::int64_t blocks = to.cols / kBlock;
-  std::int16_t* q = to.q + row * to.cols;
-  float* scale = to.scale + row * blocks;
-  float* sums = to.sums + row * blocks;
-  float* half_sums = to.half_sums + row * 2 * blocks;
-  for (std::int64_t b = 0; b < blocks; ++b, x += kBlock, q += kBlock) {
-    const float largest = largest_of_block(x);
-    scale[b] = largest / 32767;
+  std::int64_t at = place_of_row(row, to.cols);
+  for (std::int64_t b = 0; b < blocks; ++b, x += kBlock, at += kTileRows) {
+    std::int16_t* q = to.q + at * kBlock;
+    const float largest = largest_of_block(x), scale = largest / 32767;
+    to.scale[at] = scale;
     // Zero for infinities and NaN too, and for blocks so small that 32767 / largest would overflow.
     const float inverse = largest > 1e-30f && largest < 1e38f ? 32767 / largest : 0.f;
     std::int32_t total = 0;
@@ -302,10 +305,10 @@ void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
         q[i] = static_cast<std::int16_t>(rounded(x[i] * inverse));
         sum += q[i];
       }
-      half_sums[2 * b + half] = scale[b] * static_cast<float>(sum);
+      to.half_sums[2 * at + half] = scale * static_cast<float>(sum);
       total += sum;
     }
-    sums[b] = scale[b] * static_cast<float>(total);
+    to.sums[at] = scale * static_cast<float>(total);
   }
 }
 

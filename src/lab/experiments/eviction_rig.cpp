@@ -23,7 +23,7 @@ EvictionRig::EvictionRig(std::shared_ptr<const Model> model, std::unique_ptr<KvC
       decoder_(model_->parts().config, model_->parts().weights_for(ops, pool_), ops, pool_) {}
 
 Result<std::unique_ptr<EvictionRig>> EvictionRig::create(const Workbench& bench) {
-  QUIRE_TRY(const Ops* ops, find_ops("auto"));
+  QUIRE_TRY(const Ops* ops, find_ops(kLabKernels));
   QUIRE_TRY(const CacheSetup setup, set_up_cache({}));
   CacheOptions options = cache_options(setup, bench.model()->parts().config);
   options.share_prefixes = false;

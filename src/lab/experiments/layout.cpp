@@ -156,6 +156,7 @@ Result<void> chunks(Workbench& bench, Outcome& outcome) {
     SessionOptions options;
     options.context = bench.info().context;
     options.threads = bench.threads();
+    options.kernels = kLabKernels;
     options.prefill_chunk = sizes[i];
     QUIRE_TRY(Session session, Session::create(bench.model(), options));
     std::vector<double> per_second;

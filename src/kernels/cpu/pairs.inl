@@ -1,0 +1,264 @@
+// Products in bf16, where the machine adds two of them at once: the 16 bits of two dimensions, or of two tokens, lie
+// side by side. Keys, queries, weights and values are rounded to 8 bits of precision, sums are floats. Whether a page
+// is read so depends on its layout alone, so that one query or many give the same bits.
+#include "kernels/cpu/span.inl"
+
+namespace quire {
+namespace {
+
+#if defined(__AVX512BF16__)
+
+constexpr int kPairQueries = 6;  // 6 x 2 sums are enough to hide how long a product takes
+
+QUIRE_INLINE bool read_in_pairs(const PageTileLayouts& layout) {
+  return !layout.latent && layout.keys.format == KvFormat::f16 && layout.keys.order == KvOrder::lanes &&
+         layout.keys.dim % 2 == 0 && layout.values.format == KvFormat::f16 && layout.values.dim % kLine == 0;
+}
+QUIRE_INLINE bool read_in_pairs(const Stretch& s) { return read_in_pairs(s.wide) && read_in_pairs(s.packed); }
+
+QUIRE_INLINE __m512 floats_of_f16(const std::byte* at) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+}
+// Lane i: a[i] and b[i], rounded.
+QUIRE_INLINE __m512i pairs_of(__m512 a, __m512 b) {
+  const __m512i half = _mm512_set1_epi32(0x8000);
+  const __m512i low = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(a), half), 16);
+  return _mm512_mask_blend_epi16(0xAAAAAAAAu, low, _mm512_add_epi32(_mm512_castps_si512(b), half));
+}
+QUIRE_INLINE __m512 add_products(__m512 sum, __m512i a, __m512i b) {
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+}
+
+// [dim / 2, 32]
+void make_key_pairs(const std::byte* tile, std::int64_t dim, const Ahead& ahead, std::uint32_t* pairs) {
+  Lines lines = lines_at_hand(tile, line_bytes(KvFormat::f16));
+  ahead.while_reading(lines, dim);
+  for (std::int64_t d = 0; d < dim; d += 2, lines = lines.from(2), pairs += kLine) {
+    fetch_ahead(lines.ahead);
+    fetch_ahead(lines.ahead + lines.ahead_stride);
+    for (int half = 0; half < 2; ++half) {
+      const std::byte* at = lines.codes + 32 * half;
+      _mm512_store_si512(pairs + 16 * half, pairs_of(floats_of_f16(at), floats_of_f16(at + lines.stride)));
+    }
+  }
+}
+// [16, dim]: of the page's tokens [first, last), zero beside them, whatever memory holds there.
+void make_value_pairs(const std::byte* tile, std::int64_t dim, std::int64_t first, std::int64_t last,
+                      const Ahead& ahead, std::uint32_t* pairs) {
+  Lines lines = lines_at_hand(tile, 2 * dim);
+  ahead.while_reading(lines, kLine);
+  for (std::int64_t t = 0; t < kLine; t += 2, lines = lines.from(2), pairs += dim) {
+    const bool has_first = t >= first && t < last, has_second = t + 1 >= first && t + 1 < last;
+    for (std::int64_t d = 0; d < dim; d += 16) {
+      fetch_ahead(lines.ahead + 4 * d);
+      const std::byte* at = lines.codes + 2 * d;
+      const __m512 zero = _mm512_setzero_ps();
+      _mm512_store_si512(pairs + d, pairs_of(has_first ? floats_of_f16(at) : zero,
+                                             has_second ? floats_of_f16(at + lines.stride) : zero));
+    }
+  }
+}
+
+// Vectors [from, from + 2) of lines, each times a pair of every query, added to its sums.
+template <int kQueries>
+QUIRE_INLINE void fold_pairs(const std::uint32_t* lines, std::int64_t stride, std::int64_t count,
+                             const std::uint32_t* const* weights, __m512 (&total)[kQueries][2]) {
+  for (std::int64_t n = 0; n < count; ++n, lines += stride) {
+    const __m512i left = _mm512_load_si512(lines), right = _mm512_load_si512(lines + 16);
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+      const __m512i weight = _mm512_set1_epi32(static_cast<int>(weights[i][n]));
+      total[i][0] = add_products(total[i][0], weight, left);
+      total[i][1] = add_products(total[i][1], weight, right);
+    });
+  }
+}
+template <int kQueries>
+void score_pairs(const std::uint32_t* keys, std::int64_t count, const std::uint32_t* const* queries,
+                 float* const* scores) {
+  __m512 total[kQueries][2];
+  unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { total[i][0] = total[i][1] = _mm512_setzero_ps(); });
+  fold_pairs<kQueries>(keys, kLine, count, queries, total);
+  unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+    _mm512_storeu_ps(scores[i], total[i][0]);
+    _mm512_storeu_ps(scores[i] + 16, total[i][1]);
+  });
+}
+template <int kQueries>
+void add_value_pairs(const std::uint32_t* values, std::int64_t stride, std::int64_t count,
+                     const std::uint32_t* const* weights, float* const* sums) {
+  __m512 total[kQueries][2];
+  unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+    total[i][0] = _mm512_loadu_ps(sums[i]);
+    total[i][1] = _mm512_loadu_ps(sums[i] + 16);
+  });
+  fold_pairs<kQueries>(values, stride, count, weights, total);
+  unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+    _mm512_storeu_ps(sums[i], total[i][0]);
+    _mm512_storeu_ps(sums[i] + 16, total[i][1]);
+  });
+}
+
+using ScorePairs = decltype(&score_pairs<1>);
+constexpr ScorePairs kScorePairs[kPairQueries] = {score_pairs<1>, score_pairs<2>, score_pairs<3>,
+                                                  score_pairs<4>, score_pairs<5>, score_pairs<6>};
+using AddPairs = decltype(&add_value_pairs<1>);
+constexpr AddPairs kAddPairs[kPairQueries] = {add_value_pairs<1>, add_value_pairs<2>, add_value_pairs<3>,
+                                              add_value_pairs<4>, add_value_pairs<5>, add_value_pairs<6>};
+
+// Queries of two passes.
+struct PairGroup {
+  std::int32_t query[kPairQueries];
+  std::int64_t first = kSpanTokens, last = 0;  // what any of them sees
+  int count = 0;
+};
+template <class Body>
+QUIRE_INLINE void for_groups(const Passes& passes, Body&& body) {
+  for (const Pass* pass = passes.begin(); pass != passes.end();) {
+    PairGroup group;
+    for (; pass != passes.end() && group.count + pass->count <= kPairQueries; ++pass) {
+      for (int i = 0; i < pass->count; ++i) {
+        group.query[group.count++] = pass->query[i];
+        group.first = pass->first[i] < group.first ? pass->first[i] : group.first;
+        group.last = pass->last[i] > group.last ? pass->last[i] : group.last;
+      }
+    }
+    body(group);
+  }
+}
+
+// Scores of the span's page number `page`, which is its `place`th.
+void score_pairs_of_page(const Stretch& s, std::int64_t page, std::int64_t place, const Passes& passes,
+                         const SpanScratch& scratch) {
+  const std::int64_t dim = s.wide.keys.dim;
+  auto* keys = reinterpret_cast<std::uint32_t*>(scratch.keys);
+  make_key_pairs(s.tiles[page].keys, dim, values_ahead(s, page), keys);
+  for_groups(passes, [&](const PairGroup& group) QUIRE_LAMBDA {
+    const std::uint32_t* queries[kPairQueries] = {};
+    float* scores[kPairQueries] = {};
+    for (int i = 0; i < group.count; ++i) {
+      queries[i] = scratch.query_pairs + group.query[i] * (s.query_stride / 2);
+      scores[i] = scratch.scores + group.query[i] * kSpanTokens + place * kLine;
+    }
+    kScorePairs[group.count - 1](keys, dim / 2, queries, scores);
+    for (int i = 0; s.softcap > 0 && i < group.count; ++i) cap_scores(scores[i], s.softcap);
+  });
+}
+
+// exp(x ln 2) for x <= 0, off by less than one in ten thousand.
+QUIRE_INLINE __m512 power_of_two(__m512 x) {
+  x = _mm512_max_ps(x, _mm512_set1_ps(-126.f));
+  const __m512 whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 rest = _mm512_sub_ps(x, whole);
+  __m512 series = _mm512_set1_ps(0.0551716648f);
+  series = _mm512_fmadd_ps(series, rest, _mm512_set1_ps(0.2426111251f));
+  series = _mm512_fmadd_ps(series, rest, _mm512_set1_ps(0.6932609677f));
+  series = _mm512_fmadd_ps(series, rest, _mm512_set1_ps(0.9999280572f));
+  return _mm512_scalef_ps(series, whole);
+}
+
+constexpr int kSpanVectors = kSpanTokens / 16;
+
+// Lanes of vector v whose token is in [first, last).
+QUIRE_INLINE __mmask16 lanes_in_range(int v, std::int64_t first, std::int64_t last) {
+  const auto lanes_below = [v](std::int64_t token) QUIRE_LAMBDA {
+    const std::int64_t lanes = token - 16 * v;
+    return lanes <= 0 ? 0u : lanes >= 16 ? 0xFFFFu : (1u << lanes) - 1u;
+  };
+  return static_cast<__mmask16>(lanes_below(last) & ~lanes_below(first));
+}
+
+// Scores of the tokens [first, last) of a span become weights in pairs, zero beside them; the query's maximum and sum
+// go on. Returns what its sums so far are to be multiplied with.
+QUIRE_INLINE float weigh_in_pairs(const float* scores, std::int64_t first, std::int64_t last, std::uint32_t* weights,
+                                  float& max, float& sum) {
+  __mmask16 seen[kSpanVectors];
+  __m512 largest = _mm512_set1_ps(kMinusInfinity);
+  unrolled<kSpanVectors>([&](auto v) QUIRE_LAMBDA {
+    seen[v] = lanes_in_range(v, first, last);
+    largest = _mm512_mask_max_ps(largest, seen[v], largest, _mm512_loadu_ps(scores + 16 * v));
+  });
+  const float here = _mm512_reduce_max_ps(largest), new_max = here > max ? here : max;
+  constexpr float kLog2OfE = 1.44269504f;
+  const __m512 slope = _mm512_set1_ps(kLog2OfE), shift = _mm512_set1_ps(-new_max * kLog2OfE);
+  __m512 total = _mm512_setzero_ps();
+  unrolled<kSpanVectors / 2>([&](auto pair) QUIRE_LAMBDA {
+    __m512 weight[2];
+    unrolled<2>([&](auto i) QUIRE_LAMBDA {
+      constexpr int kVector = 2 * pair + i;
+      const __m512 power = _mm512_fmadd_ps(_mm512_loadu_ps(scores + 16 * kVector), slope, shift);
+      weight[i] = _mm512_maskz_mov_ps(seen[kVector], power_of_two(power));
+      total = _mm512_add_ps(total, weight[i]);
+    });
+    const __m512bh both = _mm512_cvtne2ps_pbh(weight[1], weight[0]);
+    _mm512_storeu_si512(weights + 16 * pair, reinterpret_cast<__m512i>(both));
+  });
+  float correction = sum == 0 ? 0.f : 1.f;
+  if (sum != 0 && new_max != max) {
+    correction = _mm512_cvtss_f32(power_of_two(_mm512_set1_ps((max - new_max) * kLog2OfE)));
+  }
+  sum = sum * correction + _mm512_reduce_add_ps(total);
+  max = new_max;
+  return correction;
+}
+
+// Four pages, the first of which is number `page`.
+void attend_span_in_pairs(const Stretch& s, const SoftmaxStates& states, std::int64_t page,
+                          const SpanScratch& scratch) {
+  constexpr std::int64_t kPagePairs = kLine / 2;
+  const auto passes = passes_over(s, s.begin + page * kPageTokens, kSpanTokens, scratch.passes);
+  std::int64_t first = kSpanTokens, last = 0;
+  for_groups(passes, [&](const PairGroup& group) QUIRE_LAMBDA {
+    first = group.first < first ? group.first : first;
+    last = group.last > last ? group.last : last;
+  });
+  if (first >= last) return;
+  const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;
+  for (std::int64_t p = first_page; p < end_page; ++p) score_pairs_of_page(s, page + p, p, passes, scratch);
+  for (const Pass& pass : passes) {
+    for (int i = 0; i < pass.count; ++i) {
+      const std::int64_t query = pass.query[i];
+      const float correction =
+          weigh_in_pairs(scratch.scores + query * kSpanTokens, pass.first[i], pass.last[i],
+                         scratch.weight_pairs + query * (kSpanTokens / 2), states.max[query], states.sum[query]);
+      if (correction == 1) continue;
+      float* out = states.out + query * s.value_stride;
+      for (std::int64_t d = 0; d < s.value_stride; d += 8) store8(out + d, load8(out + d) * broadcast(correction));
+    }
+  }
+  auto* values = reinterpret_cast<std::uint32_t*>(scratch.values);
+  for (std::int64_t p = first_page; p < end_page; ++p) {
+    make_value_pairs(s.tiles[page + p].values, s.value_stride, first - p * kLine, last - p * kLine,
+                     keys_ahead(s, page + p + kSpanPages), values + p * kPagePairs * s.value_stride);
+  }
+  for_groups(passes, [&](const PairGroup& group) QUIRE_LAMBDA {
+    const std::int64_t from = group.first / 2, to = (group.last + 1) / 2;
+    for (std::int64_t d = 0; d < s.value_stride; d += kLine) {
+      const std::uint32_t* weights[kPairQueries] = {};
+      float* sums[kPairQueries] = {};
+      for (int i = 0; i < group.count; ++i) {
+        weights[i] = scratch.weight_pairs + group.query[i] * (kSpanTokens / 2) + from;
+        sums[i] = states.out + group.query[i] * s.value_stride + d;
+      }
+      kAddPairs[group.count - 1](values + from * s.value_stride + d, s.value_stride, to - from, weights, sums);
+    }
+  });
+}
+
+void attend_in_pairs(const Stretch& s, const SoftmaxStates& states) {
+  const SpanScratch scratch(s);
+  for (std::int64_t i = 0; i < s.queries * s.query_stride; i += kLine) {
+    const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(s.q + i + 16), _mm512_loadu_ps(s.q + i));
+    _mm512_storeu_si512(scratch.query_pairs + i / 2, reinterpret_cast<__m512i>(both));
+  }
+  for (std::int64_t page = 0; page < s.pages; page += kSpanPages) attend_span_in_pairs(s, states, page, scratch);
+}
+
+#else
+
+QUIRE_INLINE bool read_in_pairs(const Stretch&) { return false; }
+QUIRE_INLINE void attend_in_pairs(const Stretch&, const SoftmaxStates&) {}
+
+#endif
+
+}  // namespace
+}  // namespace quire
