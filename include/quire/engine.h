@@ -22,9 +22,9 @@
 namespace quire {
 
 struct EngineOptions {
-  std::int64_t context = 0;  // tokens a sequence may have; 0: as many as the model was trained for
-  int threads = 0;           // 0: as many as this process may use
-  std::string kernels = "auto";  // the fastest; "exact": those that round nothing to 8 bits
+  std::int64_t context = 0;         // tokens a sequence may have; 0: as many as the model was trained for
+  int threads = 0;                  // 0: as many as this process may use
+  std::string kernels = "auto";     // the fastest; "exact": those that round nothing to 8 bits
   CacheSettings cache;              // its policy is that of requests that name none
   std::int64_t max_running = 64;    // sequences computed together
   std::int64_t max_waiting = 1024;  // requests in line; more are refused

@@ -32,8 +32,8 @@ struct CacheSettings {
 };
 
 struct SessionOptions {
-  std::int64_t context = 4096;  // tokens a sequence may have; policies with a window know no end
-  int threads = 0;              // 0: as many as this process may use
+  std::int64_t context = 4096;   // tokens a sequence may have; policies with a window know no end
+  int threads = 0;               // 0: as many as this process may use
   std::string kernels = "auto";  // the fastest; "exact": those that round nothing to 8 bits
   CacheSettings cache;
   std::int64_t prefill_chunk = 512;  // tokens per forward pass over a prompt
