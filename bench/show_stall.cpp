@@ -13,6 +13,7 @@ struct Options {
   std::int64_t prompt = 512;
   std::int64_t longest = 6000;
   std::int64_t before = 64;  // tokens each has generated when the long prompt arrives
+  std::int64_t repeats = 3;
 };
 
 constexpr double kBar = 3;
@@ -71,7 +72,13 @@ Result<Arrival> arrive(Engine& engine, const Request& request) {
   return arrival;
 }
 
-Result<Shown> show(const Setting& setting, const Options& options) {
+struct Run {
+  std::vector<double> before, during;  // milliseconds between tokens
+  double first_token_ms, first_token_alone_ms, budget_ms;
+  double ratio() const { return fraction_below(during, 0.99) / median(before); }
+};
+
+Result<Run> run(const Setting& setting, const Options& options) {
   const Model& model = *setting.model;
   QUIRE_TRY(Engine engine, setting.start());
   Dice dice(1);
@@ -105,19 +112,43 @@ Result<Shown> show(const Setting& setting, const Options& options) {
   const double budget_ms = engine.stats().prefill_budget_ms;
   stop();
 
-  const std::vector<double> before = gaps(readers, all_generate, arrival.submitted);
-  const std::vector<double> during = gaps(readers, arrival.submitted, arrival.first_token);
-  if (before.empty() || during.empty()) return fail(Errc::invalid_argument, "nobody generated; raise --before");
-  const double before_p50 = median(before), during_p99 = fraction_below(during, 0.99);
+  Run result{gaps(readers, all_generate, arrival.submitted), gaps(readers, arrival.submitted, arrival.first_token),
+             arrival.ms(), alone.ms(), budget_ms};
+  if (result.before.empty() || result.during.empty()) {
+    return fail(Errc::invalid_argument, "nobody generated; raise --before");
+  }
+  say(fmt::format("stall: {:.2f} times", result.ratio()));
+  return result;
+}
+
+// The run in the middle: a machine that others use too makes some of them long.
+Result<Shown> show(const Setting& setting, const Options& options) {
+  std::vector<Run> runs;
+  for (std::int64_t i = 0; i < options.repeats; ++i) {
+    QUIRE_TRY(Run next, run(setting, options));
+    runs.push_back(std::move(next));
+  }
+  std::ranges::sort(runs, {}, &Run::ratio);
+  const Run& r = runs[(runs.size() - 1) / 2];
+  std::vector<double> ratios;
+  for (const Run& each : runs) ratios.push_back(each.ratio());
   Shown shown;
-  shown.figures = {{"requests", options.requests},       {"prompt", options.prompt},
-                   {"long_prompt", options.longest},     {"gaps_before", before.size()},
-                   {"before_p50_ms", before_p50},        {"before_p99_ms", fraction_below(before, 0.99)},
-                   {"gaps_during", during.size()},       {"during_p50_ms", median(during)},
-                   {"during_p99_ms", during_p99},        {"during_most_ms", fraction_below(during, 1)},
-                   {"ratio", during_p99 / before_p50},   {"first_token_ms", arrival.ms()},
-                   {"first_token_alone_ms", alone.ms()}, {"prefill_budget_ms", budget_ms}};
-  shown.require(fmt::format("p99 during below {} times the median before", kBar), during_p99 < kBar * before_p50);
+  shown.figures = {{"requests", options.requests},
+                   {"prompt", options.prompt},
+                   {"long_prompt", options.longest},
+                   {"gaps_before", r.before.size()},
+                   {"before_p50_ms", median(r.before)},
+                   {"before_p99_ms", fraction_below(r.before, 0.99)},
+                   {"gaps_during", r.during.size()},
+                   {"during_p50_ms", median(r.during)},
+                   {"during_p99_ms", fraction_below(r.during, 0.99)},
+                   {"during_most_ms", fraction_below(r.during, 1)},
+                   {"ratio", r.ratio()},
+                   {"ratios", ratios},
+                   {"first_token_ms", r.first_token_ms},
+                   {"first_token_alone_ms", r.first_token_alone_ms},
+                   {"prefill_budget_ms", r.budget_ms}};
+  shown.require(fmt::format("p99 during below {} times the median before", kBar), r.ratio() < kBar);
   return shown;
 }
 
@@ -137,6 +168,9 @@ void add_stall(CLI::App& app, Show& chosen) {
       ->capture_default_str();
   sub->add_option("--before", options->before, "Tokens each has generated when it arrives")
       ->check(CLI::Range(4, 4096))
+      ->capture_default_str();
+  sub->add_option("--repeats", options->repeats, "Runs, of which the middle one is shown")
+      ->check(CLI::Range(1, 99))
       ->capture_default_str();
   sub->callback([&chosen, options] { chosen = [options](const Setting& setting) { return show(setting, *options); }; });
 }

@@ -11,15 +11,14 @@ namespace {
 constexpr double kWeightOfNew = 0.1;
 constexpr double kMostOfAverage = 1.5;
 constexpr std::int64_t kFewRows = 2;  // or a prompt would never end
-// The longest steps with prompts should take so many times one without. Where steps do not take what was foretold, the
-// longest are further from the usual ones, so the usual ones have to be shorter: one in a hundred deviates four times
-// as much as they do on average. While a long prompt is computed, answers grow and take longer: what prompts may add
-// shrinks by as much, but not below a share of the step: a prompt that takes ever longer would let answers grow ever
+// Steps with prompts should take so many times one without, so that even the longest of a hundred take less than three
+// times as long; a little less where steps do not take what was foretold. While a long prompt is computed, answers
+// grow and take longer: what prompts may add shrinks by as much, but not below a share of the step. To be careful does
+// not pay: few rows of a prompt read all keys before them too, so it would take ever longer and answers grow ever
 // longer.
-constexpr double kMostGrowth = 2.6, kLeastGrowth = 1.6;
-constexpr double kLongestDeviation = 4;
+constexpr double kMostGrowth = 2.3, kLeastGrowth = 2;
 constexpr double kWeightOfNewDeviation = 0.02, kLargestDeviation = 0.5;
-constexpr double kLeastShare = 0.25;
+constexpr double kLeastShare = 0.6;
 
 void learn(double& average, double value) {
   average = average == 0 ? value : average + kWeightOfNew * (value - average);
@@ -61,9 +60,7 @@ double CostModel::decode_ms(std::int64_t rows) const {
   return seen == decode_ms_.end() ? 0 : *seen;
 }
 
-double CostModel::step_growth() const {
-  return std::max(kMostGrowth / (1 + kLongestDeviation * deviation_), kLeastGrowth);
-}
+double CostModel::step_growth() const { return std::max(kMostGrowth / (1 + deviation_), kLeastGrowth); }
 
 double CostModel::prompt_budget_ms(std::int64_t rows) const {
   const double before = decode_ms(rows), now = beside_prompts_ms_ > 0 ? beside_prompts_ms_ : before;
