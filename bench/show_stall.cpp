@@ -131,6 +131,7 @@ Result<Shown> show(const Setting& setting, const Options& options) {
   std::ranges::sort(runs, {}, &Run::ratio);
   const Run& r = runs[(runs.size() - 1) / 2];
   std::vector<double> ratios;
+  ratios.reserve(runs.size());
   for (const Run& each : runs) ratios.push_back(each.ratio());
   Shown shown;
   shown.figures = {{"requests", options.requests},

@@ -108,6 +108,20 @@ TEST(Session, StopsWhereItShould) {
   EXPECT_LE(stopped.tokens.size(), 3u);
 }
 
+TEST(Session, GoesOnWhereTheModelWouldEndIfAskedTo) {
+  const auto model = load("llama");
+  int ended = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    GenerateOptions options = some(100);
+    options.sampling.temperature = 5;
+    options.sampling.seed = seed;
+    ended += open(model).generate(prompt(5), options)->stop == StopReason::end_of_generation;
+    options.ignore_end = true;
+    EXPECT_EQ(open(model).generate(prompt(5), options)->stop, StopReason::max_tokens) << seed;
+  }
+  EXPECT_GT(ended, 0) << "nothing would have ended, so nothing was shown";
+}
+
 TEST(Session, StreamedTextIsTheText) {
   auto options = some(30);
   std::string streamed;

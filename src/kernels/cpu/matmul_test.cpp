@@ -154,6 +154,17 @@ TEST_P(Matmul, ARowsBitsDependOnNothingElse) {
 INSTANTIATE_TEST_SUITE_P(Types, Matmul, testing::ValuesIn(all_types()),
                          [](const auto& param) { return std::string(quire::info(param.param).name); });
 
+TEST(MatmulTargets, WhatIsAskedToBeExactIsNotRoundedToEightBits) {
+  if (best_isa() != Isa::avx512) GTEST_SKIP() << "no products of bytes here";
+  ThreadPool pool(2);
+  const Product p = make_product(DType::q4_1, 40, 256, 5);
+  std::vector<float> exact(40 * 5);
+  const MatmulTarget target{&p.weights, p.bias.data(), exact.data()};
+  byte_ops().matmul({p.x.data(), 5, 256, {&target, 1}, /*exact=*/true}, pool);
+  EXPECT_EQ(exact, multiply(cpu_ops(Isa::avx512), p, 5, pool));
+  EXPECT_NE(exact, multiply(byte_ops(), p, 5, pool));
+}
+
 TEST(MatmulTargets, SeveralMatricesShareOneInput) {
   ThreadPool pool(2);
   const Product a = make_product(DType::q4_1, 40, 256, 5), b = make_product(DType::f32, 7, 256, 5);

@@ -122,6 +122,7 @@ QUIRE_INLINE void for_groups(const Passes& passes, Body&& body) {
         group.last = pass->last[i] > group.last ? pass->last[i] : group.last;
       }
     }
+    QUIRE_ASSERT(group.count > 0, "a pass has queries");
     body(group);
   }
 }

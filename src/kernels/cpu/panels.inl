@@ -1,5 +1,5 @@
-// Weights side by side: a panel holds 16 rows, block of 32 columns after block of 32 columns, so that a vector
-// has one pair of columns of 8 rows and products need no sum across lanes.
+// Weights side by side: a panel holds 16 rows, block of 32 columns after block of 32 columns, so that a
+// vector has one pair of columns of 8 or 16 rows and products need no sum across lanes.
 //
 //   block: codes | scales [1 or 2][16] | minima [1 or 2][16]      two where halves of 16 columns have their own
 //
