@@ -112,7 +112,8 @@ void add_perplexity(CLI::App& app, int& exit_status) {
   command->add_option("--chunks", options->chunks, "Chunks to measure; 0 for the whole text")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_flag("--kld", options->kld, "Also the divergence from the same model with f16 keys and values and exact kernels");
+  command->add_flag("--kld", options->kld,
+                    "Also the divergence from the same model with f16 keys and values and exact kernels");
   command->add_flag("--json", options->json, "Print one JSON document");
   command->callback([options, &exit_status] { exit_status = measure(*options); });
 }
