@@ -96,9 +96,7 @@ Result<Engine> Engine::create(std::shared_ptr<const Model> model, const EngineOp
     const std::uint64_t bytes = std::max<std::uint64_t>(setup.settings.bytes / 4, 1 << 20);
     QUIRE_TRY(state->draft, DraftModel::create(options.draft, *state->model, *ops, state->runner.pool(), bytes));
   }
-  for (TokenId token = 0; token < config.vocabulary; ++token) {
-    if (state->model->ends_generation(token)) state->never_end.emplace_back(token, -100.f);
-  }
+  state->never_end = state->model->parts().bias_against_ending();
   state->thread = std::thread([s = state.get()] { s->run(); });
   return Engine(std::move(state));
 }

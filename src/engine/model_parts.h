@@ -3,6 +3,8 @@
 
 #include <mutex>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "engine/chat_dialect.h"
 #include "loader/gguf.h"
@@ -28,6 +30,15 @@ struct Model::Parts {
   const Weights& weights_for(const Ops& ops, ThreadPool& pool) const {
     if (ops.pack != nullptr) std::call_once(packing, [&] { pack_weights(weights, ops, pool); });
     return weights;
+  }
+
+  // A bias under which no answer ends.
+  std::vector<std::pair<TokenId, float>> bias_against_ending() const {
+    std::vector<std::pair<TokenId, float>> bias;
+    for (TokenId token = 0; token < config.vocabulary; ++token) {
+      if (tokenizer.is_end_of_generation(token)) bias.emplace_back(token, -100.f);
+    }
+    return bias;
   }
 };
 

@@ -144,8 +144,9 @@ Result<Generation> Session::generate(std::span<const TokenId> prompt, const Gene
 
   std::vector<TokenId> sequence(prompt.begin(), prompt.end());
   SamplingOptions sampling = options.sampling;
-  for (TokenId token = 0; options.ignore_end && token < s.model->info().vocabulary; ++token) {
-    if (s.model->ends_generation(token)) sampling.logit_bias.emplace_back(token, -100.f);
+  if (options.ignore_end) {
+    const auto never_end = s.model->parts().bias_against_ending();
+    sampling.logit_bias.insert(sampling.logit_bias.end(), never_end.begin(), never_end.end());
   }
   Sampler sampler(sampling);
   StreamDecoder text(s.model->parts().tokenizer);

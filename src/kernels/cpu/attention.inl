@@ -19,13 +19,7 @@ QUIRE_INLINE KeyTile keys_at(const Stretch& s, std::int64_t page, float*& key_sc
 QUIRE_INLINE void attend_span(const Stretch& s, const SoftmaxStates& states, std::int64_t page) {
   const SpanScratch scratch(s);
   const auto passes = passes_over(s, s.begin + page * kPageTokens, kSpanTokens, scratch.passes);
-  std::int64_t first = kSpanTokens, last = 0;
-  for (const Pass& pass : passes) {
-    for (int i = 0; i < pass.count; ++i) {
-      first = pass.first[i] < first ? pass.first[i] : first;
-      last = pass.last[i] > last ? pass.last[i] : last;
-    }
-  }
+  const auto [first, last] = seen_by(passes);
   if (first >= last) return;
   const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;
   float* value_scratch = scratch.values;
@@ -45,9 +39,7 @@ QUIRE_INLINE void attend_span(const Stretch& s, const SoftmaxStates& states, std
       const std::int64_t query = pass.query[i];
       const float correction = weigh(scratch.scores + query * kSpanTokens, pass.first[i], pass.last[i],
                                      states.max[query], states.sum[query]);
-      if (correction == 1) continue;
-      float* out = states.out + query * s.value_stride;
-      for (std::int64_t d = 0; d < s.value_stride; d += 8) store8(out + d, load8(out + d) * broadcast(correction));
+      correct(s, states, query, correction);
     }
   }
   for (std::int64_t p = first_page; p < end_page && !s.wide.latent; ++p) {

@@ -59,7 +59,7 @@ void make_value_pairs(const std::byte* tile, std::int64_t dim, std::int64_t firs
   }
 }
 
-// Vectors [from, from + 2) of lines, each times a pair of every query, added to its sums.
+// Two vectors of each line, times a pair of every query, added to its sums.
 template <int kQueries>
 QUIRE_INLINE void fold_pairs(const std::uint32_t* lines, std::int64_t stride, std::int64_t count,
                              const std::uint32_t* const* weights, __m512 (&total)[kQueries][2]) {
@@ -207,11 +207,7 @@ void attend_span_in_pairs(const Stretch& s, const SoftmaxStates& states, std::in
                           const SpanScratch& scratch) {
   constexpr std::int64_t kPagePairs = kLine / 2;
   const auto passes = passes_over(s, s.begin + page * kPageTokens, kSpanTokens, scratch.passes);
-  std::int64_t first = kSpanTokens, last = 0;
-  for_groups(passes, [&](const PairGroup& group) QUIRE_LAMBDA {
-    first = group.first < first ? group.first : first;
-    last = group.last > last ? group.last : last;
-  });
+  const auto [first, last] = seen_by(passes);
   if (first >= last) return;
   const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;
   for (std::int64_t p = first_page; p < end_page; ++p) score_pairs_of_page(s, page + p, p, passes, scratch);
@@ -221,9 +217,7 @@ void attend_span_in_pairs(const Stretch& s, const SoftmaxStates& states, std::in
       const float correction =
           weigh_in_pairs(scratch.scores + query * kSpanTokens, pass.first[i], pass.last[i],
                          scratch.weight_pairs + query * (kSpanTokens / 2), states.max[query], states.sum[query]);
-      if (correction == 1) continue;
-      float* out = states.out + query * s.value_stride;
-      for (std::int64_t d = 0; d < s.value_stride; d += 8) store8(out + d, load8(out + d) * broadcast(correction));
+      correct(s, states, query, correction);
     }
   }
   auto* values = reinterpret_cast<std::uint32_t*>(scratch.values);

@@ -53,6 +53,28 @@ QUIRE_INLINE Passes passes_over(const Stretch& s, std::int64_t begin, std::int64
   return {passes, passes + count};
 }
 
+// Tokens that any of the queries sees; none where first is not below last.
+struct Seen {
+  std::int64_t first, last;
+};
+QUIRE_INLINE Seen seen_by(const Passes& passes) {
+  Seen seen{kSpanTokens, 0};
+  for (const Pass& pass : passes) {
+    for (int i = 0; i < pass.count; ++i) {
+      seen.first = pass.first[i] < seen.first ? pass.first[i] : seen.first;
+      seen.last = pass.last[i] > seen.last ? pass.last[i] : seen.last;
+    }
+  }
+  return seen;
+}
+
+// A query's weighted sums so far, under a new maximum.
+QUIRE_INLINE void correct(const Stretch& s, const SoftmaxStates& states, std::int64_t query, float correction) {
+  if (correction == 1) return;
+  float* out = states.out + query * s.value_stride;
+  for (std::int64_t d = 0; d < s.value_stride; d += 8) store8(out + d, load8(out + d) * broadcast(correction));
+}
+
 // cap * tanh(y) = cap * (1 - 2 / (exp(2y) + 1))
 QUIRE_INLINE void cap_scores(float* scores, float cap) {
   for (std::int64_t t = 0; t < kLine; t += 8) {
