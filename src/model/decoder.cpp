@@ -20,6 +20,12 @@ bool asks_scores(const BatchSequence& sequence, std::size_t group) {
   return sequence.scores.rows > 0 && sequence.tables[group].visible.window == 0;
 }
 
+// Worth it when a pass has more rows than somebody looks at. Who asks for scores asks about all of them.
+bool leaves_rows_out(const Batch& batch) {
+  return batch.logits.size() + batch.hidden.size() < batch.tokens.size() &&
+         std::ranges::none_of(batch.sequences, [](const BatchSequence& s) { return s.scores.rows > 0; });
+}
+
 }  // namespace
 
 Decoder::Decoder(const ModelConfig& config, const Weights& weights, const Ops& ops, ThreadPool& pool)
@@ -37,15 +43,14 @@ Decoder::Decoder(const ModelConfig& config, const Weights& weights, const Ops& o
 }
 
 std::span<const float> Decoder::forward(const Batch& batch) {
-  const std::int64_t rows = std::ssize(batch.tokens);
-  QUIRE_ASSERT(rows > 0, "an empty batch");
+  QUIRE_ASSERT(!batch.tokens.empty(), "an empty batch");
   QUIRE_ASSERT(std::ssize(batch.layers) == config_.layers, "a cache of another model");
   place_rows(batch);
   embed(batch);
   fill_rope_tables();
   for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
     attend(i, batch);
-    mlp(weights_.layers[i], rows);
+    mlp(weights_.layers[i]);
   }
   hidden_.resize(batch.hidden.size() * static_cast<std::size_t>(config_.width));
   final_norm(batch.hidden, hidden_.data());
@@ -55,6 +60,7 @@ std::span<const float> Decoder::forward(const Batch& batch) {
 
 void Decoder::place_rows(const Batch& batch) {
   positions_.clear();
+  rows_left_out_.clear();
   placed_.assign(batch.groups.size(), {});
   written_.assign(batch.groups.size(), {});
   for (const BatchSequence& sequence : batch.sequences) {
@@ -67,9 +73,13 @@ void Decoder::place_rows(const Batch& batch) {
     for (std::int64_t r = 0; r < sequence.rows; ++r) positions_.push_back(sequence.first_position + r);
   }
   QUIRE_ASSERT(positions_.size() == batch.tokens.size(), "sequences that do not cover the batch");
-  // Seen from the query, sinks lie right before the window: as if what was dropped had never been.
-  sink_positions_.assign(batch.groups.size(), {});
-  for (std::size_t group = 0; group < batch.groups.size(); ++group) {
+  place_sinks();
+}
+
+// Seen from the query, sinks lie right before the window: as if what was dropped had never been.
+void Decoder::place_sinks() {
+  sink_positions_.assign(placed_.size(), {});
+  for (std::size_t group = 0; group < placed_.size(); ++group) {
     for (const KvRows& sequence : placed_[group]) {
       const KvVisibility& visible = sequence.table.visible;
       if (visible.sinks == 0) continue;
@@ -81,6 +91,41 @@ void Decoder::place_rows(const Batch& batch) {
       }
     }
   }
+}
+
+// Of each sequence only the rows from the first wanted one on are left, moved together in the stream and the branch.
+void Decoder::leave_wanted_rows(const Batch& batch) {
+  const std::int64_t width = config_.width;
+  std::vector<std::int64_t> positions;
+  std::vector<std::vector<KvRows>> placed(placed_.size());
+  rows_left_out_.assign(positions_.size(), 0);
+  for (std::size_t i = 0; i < batch.sequences.size(); ++i) {
+    const std::int64_t begin = placed_[0][i].first_row, end = begin + placed_[0][i].rows;
+    const auto first_in = [&](std::span<const std::int64_t> wanted) {
+      const auto found = std::ranges::lower_bound(wanted, begin);
+      return found == wanted.end() ? end : std::min(*found, end);
+    };
+    const std::int64_t first = std::min(first_in(batch.logits), first_in(batch.hidden)), to = std::ssize(positions);
+    if (first == end) continue;
+    for (std::size_t group = 0; group < placed_.size(); ++group) {
+      KvRows rows = placed_[group][i];
+      rows.first_position += first - begin;
+      rows.first_row = to;
+      rows.rows = end - first;
+      placed[group].push_back(rows);
+    }
+    for (std::int64_t row = first; row < end; ++row) {
+      positions.push_back(positions_[static_cast<std::size_t>(row)]);
+      rows_left_out_[static_cast<std::size_t>(row)] = first - to;
+    }
+    for (std::vector<float>* x : {&stream_, &branch_}) {
+      std::copy_n(x->begin() + first * width, (end - first) * width, x->begin() + to * width);
+    }
+  }
+  positions_ = std::move(positions);
+  placed_ = std::move(placed);
+  place_sinks();
+  fill_rope_tables();
 }
 
 void Decoder::embed(const Batch& batch) {
@@ -128,8 +173,8 @@ void Decoder::fill_rope_tables() {
   }
 }
 
+// After the last layer nobody reads the rows that nobody wants: they only leave their keys and values.
 void Decoder::attend(std::size_t layer, const Batch& batch) {
-  const LayerConfig& config = config_.layer[layer];
   const LayerWeights& w = weights_.layers[layer];
   const KvLayerRef place = batch.layers[layer];
   const auto group = static_cast<std::size_t>(place.group);
@@ -137,45 +182,32 @@ void Decoder::attend(std::size_t layer, const Batch& batch) {
   // A layer that shares another's place reads what that one wrote.
   const bool owner =
       std::ranges::find(batch.layers, place) == batch.layers.begin() + static_cast<std::ptrdiff_t>(layer);
-  const std::int64_t rows = std::ssize(batch.tokens), dim = config_.head_dim;
-  const std::int64_t q_width = config_.q_heads * dim, kv_width = config_.kv_heads * dim;
+  const bool last = layer + 1 == weights_.layers.size() && leaves_rows_out(batch);
+  const std::int64_t dim = config_.head_dim, q_width = config_.q_heads * dim, kv_width = config_.kv_heads * dim;
+  std::int64_t rows = std::ssize(positions_);
   grow(q_, rows * q_width);
   grow(k_, rows * kv_width);
   grow(v_, rows * kv_width);
   grow(context_, rows * q_width);
 
   norm(w.attention_norm, stream_.data(), branch_.data(), rows, config_.width);
-  const std::array<MatmulTarget, 3> qkv{{{&w.q.weight, w.q.bias_or_null(), q_.data()},
-                                         {&w.k.weight, w.k.bias_or_null(), k_.data()},
-                                         {&w.v.weight, w.v.bias_or_null(), v_.data()}}};
-  ops_.matmul({branch_.data(), rows, config_.width, std::span(qkv).first(owner ? 3 : 1)}, pool_);
-  if (config_.qk_norm) {
-    norm(w.q_norm, q_.data(), q_.data(), rows * config_.q_heads, dim);
-    if (owner) norm(w.k_norm, k_.data(), k_.data(), rows * config_.kv_heads, dim);
+  const std::array<MatmulTarget, 3> kvq{{{&w.k.weight, w.k.bias_or_null(), k_.data()},
+                                         {&w.v.weight, w.v.bias_or_null(), v_.data()},
+                                         {&w.q.weight, w.q.bias_or_null(), q_.data()}}};
+  const auto kv_targets = std::span(kvq).first(2), q_target = std::span(kvq).last(1);
+  const auto first = !owner ? q_target : last ? kv_targets : std::span(kvq);
+  if (owner || !last) ops_.matmul({branch_.data(), rows, config_.width, first}, pool_);
+  if (owner) write_keys_and_values(layer, batch);
+  if (last) {
+    leave_wanted_rows(batch);
+    rows = std::ssize(positions_);
+    if (rows == 0) return;
+    ops_.matmul({branch_.data(), rows, config_.width, q_target}, pool_);
   }
-  const bool sinks = !sink_positions_[group].empty();
-  if (sinks) q_sinks_.assign(q_.begin(), q_.begin() + static_cast<std::ptrdiff_t>(rows * q_width));
-  if (config_.positions == PositionKind::rope_adjacent || config_.positions == PositionKind::rope_split) {
-    const RopeTable& table = ropes_[static_cast<std::size_t>(config.rope)];
-    rotate(table.angles, q_, rows, config_.q_heads);
-    if (sinks) rotate(table.for_sinks[group], q_sinks_, rows, config_.q_heads);
-    if (owner) rotate(table.angles, k_, rows, config_.kv_heads);
-  }
-  if (info(layout.packed.keys.format).rotated) {
-    ops_.hadamard({q_.data(), rows * config_.q_heads, dim}, pool_);
-    if (sinks) ops_.hadamard({q_sinks_.data(), rows * config_.q_heads, dim}, pool_);
-    if (owner) ops_.hadamard({k_.data(), rows * config_.kv_heads, dim}, pool_);
-  }
-  const bool turned_values = info(layout.packed.values.format).rotated;
-  if (turned_values && owner) ops_.hadamard({v_.data(), rows * config_.kv_heads, dim}, pool_);
+  turn_queries(layer, batch);
 
-  // Keys and values go into the cache first, and pages they complete are encoded: attention reads
-  // what the cache holds, rounded as it rounds, never what is still in these buffers.
   const KvTarget kv{&layout, planted(Bug::layers_mixed) ? 0 : place.layer, placed_[group]};
-  if (owner) {
-    ops_.append({k_.data(), v_.data(), {kv.group, kv.layer, written_[group]}}, pool_);
-    if (!layout.lossless) ops_.encode({kv}, pool_);
-  }
+  const bool sinks = !sink_positions_[group].empty();
   const bool scored =
       std::ranges::any_of(batch.sequences, [&](const BatchSequence& s) { return asks_scores(s, group); });
   if (scored) grow(log_sum_exp_, rows * config_.q_heads);
@@ -183,10 +215,49 @@ void Decoder::attend(std::size_t layer, const Batch& batch) {
                   config_.attention_scale, config_.attention_softcap, scored ? log_sum_exp_.data() : nullptr},
                  pool_);
   if (scored) score(kv, layer, batch);
-  if (turned_values) ops_.hadamard({context_.data(), rows * config_.q_heads, dim}, pool_);
+  if (info(layout.packed.values.format).rotated) {
+    ops_.hadamard({context_.data(), rows * config_.q_heads, dim}, pool_);
+  }
   const MatmulTarget output{&w.output.weight, w.output.bias_or_null(), branch_.data()};
   ops_.matmul({context_.data(), rows, q_width, {&output, 1}}, pool_);
   add_to_stream(w.attention_post_norm, rows);
+}
+
+// Keys and values go into the cache first, and pages they complete are encoded: attention reads what the cache
+// holds, rounded as it rounds, never what is still in these buffers.
+void Decoder::write_keys_and_values(std::size_t layer, const Batch& batch) {
+  const auto group = static_cast<std::size_t>(batch.layers[layer].group);
+  const KvGroupLayout& layout = batch.groups[group];
+  const std::int64_t rows = std::ssize(positions_), heads = rows * config_.kv_heads, dim = config_.head_dim;
+  if (config_.qk_norm) norm(weights_.layers[layer].k_norm, k_.data(), k_.data(), heads, dim);
+  if (const RopeTable* table = rope_of(layer)) rotate(table->angles, k_, rows, config_.kv_heads);
+  if (info(layout.packed.keys.format).rotated) ops_.hadamard({k_.data(), heads, dim}, pool_);
+  if (info(layout.packed.values.format).rotated) ops_.hadamard({v_.data(), heads, dim}, pool_);
+  const std::int64_t place = planted(Bug::layers_mixed) ? 0 : batch.layers[layer].layer;
+  ops_.append({k_.data(), v_.data(), {&layout, place, written_[group]}}, pool_);
+  if (!layout.lossless) ops_.encode({{&layout, place, placed_[group]}}, pool_);
+}
+
+void Decoder::turn_queries(std::size_t layer, const Batch& batch) {
+  const auto group = static_cast<std::size_t>(batch.layers[layer].group);
+  const std::int64_t rows = std::ssize(positions_), heads = rows * config_.q_heads, dim = config_.head_dim;
+  if (config_.qk_norm) norm(weights_.layers[layer].q_norm, q_.data(), q_.data(), heads, dim);
+  const bool sinks = !sink_positions_[group].empty();
+  if (sinks) q_sinks_.assign(q_.begin(), q_.begin() + static_cast<std::ptrdiff_t>(heads * dim));
+  if (const RopeTable* table = rope_of(layer)) {
+    rotate(table->angles, q_, rows, config_.q_heads);
+    if (sinks) rotate(table->for_sinks[group], q_sinks_, rows, config_.q_heads);
+  }
+  if (info(batch.groups[group].packed.keys.format).rotated) {
+    ops_.hadamard({q_.data(), heads, dim}, pool_);
+    if (sinks) ops_.hadamard({q_sinks_.data(), heads, dim}, pool_);
+  }
+}
+
+const Decoder::RopeTable* Decoder::rope_of(std::size_t layer) const {
+  const bool rotates =
+      config_.positions == PositionKind::rope_adjacent || config_.positions == PositionKind::rope_split;
+  return rotates ? &ropes_[static_cast<std::size_t>(config_.layer[layer].rope)] : nullptr;
 }
 
 void Decoder::score(const KvTarget& kv, std::size_t layer, const Batch& batch) {
@@ -210,7 +281,9 @@ void Decoder::score(const KvTarget& kv, std::size_t layer, const Batch& batch) {
   }
 }
 
-void Decoder::mlp(const LayerWeights& w, std::int64_t rows) {
+void Decoder::mlp(const LayerWeights& w) {
+  const std::int64_t rows = std::ssize(positions_);
+  if (rows == 0) return;
   grow(up_, rows * config_.ff_width);
   norm(w.mlp_norm, stream_.data(), branch_.data(), rows, config_.width);
   if (config_.gated_mlp) {
@@ -231,8 +304,9 @@ void Decoder::mlp(const LayerWeights& w, std::int64_t rows) {
 
 void Decoder::final_norm(std::span<const std::int64_t> rows, float* out) {
   for (const std::int64_t row : rows) {
-    QUIRE_ASSERT(row >= 0 && row < std::ssize(positions_), "a row that is not in the batch");
-    norm(weights_.output_norm, stream_.data() + row * config_.width, out, 1, config_.width);
+    const std::int64_t left_out = rows_left_out_.empty() ? 0 : rows_left_out_[static_cast<std::size_t>(row)];
+    QUIRE_ASSERT(row >= left_out && row - left_out < std::ssize(positions_), "a row that is not in the batch");
+    norm(weights_.output_norm, stream_.data() + (row - left_out) * config_.width, out, 1, config_.width);
     out += config_.width;
   }
 }

@@ -34,7 +34,7 @@ struct Batch {
   std::span<const KvGroupLayout> groups;
   std::span<const KvLayerRef> layers;         // [model layers]
   std::span<const std::int64_t> logits;       // which rows of tokens want logits, ascending
-  std::span<const std::int64_t> hidden = {};  // and which want what enters the vocabulary's matrix
+  std::span<const std::int64_t> hidden = {};  // and which want what enters the vocabulary's matrix, ascending
 };
 
 // Holds the activations between calls, so a pass allocates nothing once it has seen its size.
@@ -60,10 +60,15 @@ class Decoder {
 
   void embed(const Batch& batch);
   void place_rows(const Batch& batch);
+  void place_sinks();
+  void leave_wanted_rows(const Batch& batch);
   void fill_rope_tables();
   void attend(std::size_t layer, const Batch& batch);
+  void write_keys_and_values(std::size_t layer, const Batch& batch);
+  void turn_queries(std::size_t layer, const Batch& batch);
+  const RopeTable* rope_of(std::size_t layer) const;  // null: positions do not turn queries and keys
   void score(const KvTarget& kv, std::size_t layer, const Batch& batch);
-  void mlp(const LayerWeights& w, std::int64_t rows);
+  void mlp(const LayerWeights& w);
   void project_to_vocabulary(const Batch& batch);
   void final_norm(std::span<const std::int64_t> rows, float* out);
 
@@ -79,6 +84,8 @@ class Decoder {
   ThreadPool& pool_;
   std::vector<RopeTable> ropes_;
   std::vector<std::int64_t> positions_;  // [rows] of the batch at hand
+  // [tokens of the batch]: how many rows before it were left out; empty while none were.
+  std::vector<std::int64_t> rows_left_out_;
   // [groups][rows], as sinks see them; no rows where no sequence has sinks.
   std::vector<std::vector<std::int64_t>> sink_positions_;
   std::vector<std::vector<KvRows>> placed_;   // [groups][sequences]

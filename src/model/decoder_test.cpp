@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <deque>
 #include <functional>
 
 #include "model/kv_groups.h"
@@ -106,6 +107,40 @@ TEST_P(DecoderFixture, ChunksAndThreadsChangeNoBit) {
               << ops->name << " chunk " << chunk << " threads " << threads << " " << info(choice.keys).name;
         }
       }
+    }
+  }
+}
+
+// The last layer leaves out rows that nobody wants: those that are wanted must not notice, now or in the next chunk.
+TEST_P(DecoderFixture, RowsNobodyWantsChangeNoBit) {
+  const Fixture f(GetParam());
+  constexpr std::int64_t kRows = 24, kSequences = 3;
+  for (const Ops* ops : {&ref_ops(), &cpu_ops(best_isa())}) {
+    const auto all = run(f, f.config, *ops, 2 * kRows, 1, kF16);
+    ThreadPool pool(2);
+    Decoder decoder(f.config, f.weights, *ops, pool);
+    std::deque<TestCache> caches;  // their views point into them
+    for (std::int64_t i = 0; i < kSequences; ++i) caches.emplace_back(f.config, 2 * kRows, kF16);
+    for (std::int64_t chunk = 0; chunk < 2; ++chunk) {
+      std::vector<TokenId> tokens;
+      std::vector<BatchSequence> sequences;
+      for (const TestCache& cache : caches) {
+        const auto begin = f.tokens.begin() + chunk * kRows;
+        tokens.insert(tokens.end(), begin, begin + kRows);
+        sequences.push_back({kRows, chunk * kRows, cache.views, {}});
+      }
+      const auto layouts = std::span(caches[0].layouts);
+      const std::vector<std::int64_t> wanted{kRows + 10, 2 * kRows - 1, 3 * kRows - 2}, hidden{kRows + 5};
+      const auto logits = decoder.forward({tokens, sequences, layouts, caches[0].groups.layer_map, wanted, hidden});
+      ASSERT_EQ(logits.size(), wanted.size() * static_cast<std::size_t>(f.config.vocabulary));
+      EXPECT_EQ(std::ssize(decoder.hidden()), f.config.width);
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        const auto vocabulary = static_cast<std::size_t>(f.config.vocabulary);
+        const auto row = static_cast<std::size_t>(chunk * kRows + wanted[i] % kRows);
+        EXPECT_EQ(0, std::memcmp(all.data() + row * vocabulary, logits.data() + i * vocabulary, vocabulary * 4))
+            << ops->name << " chunk " << chunk << " row " << wanted[i];
+      }
+      EXPECT_TRUE(decoder.forward({tokens, sequences, layouts, caches[0].groups.layer_map, {}}).empty());
     }
   }
 }

@@ -158,6 +158,7 @@ QUIRE_INLINE __m512 power_of_two(__m512 x) {
 }
 
 constexpr int kSpanVectors = kSpanTokens / 16;
+constexpr float kLog2OfE = 1.44269504f;
 
 // Lanes of vector v whose token is in [first, last).
 QUIRE_INLINE __mmask16 lanes_in_range(int v, std::int64_t first, std::int64_t last) {
@@ -168,58 +169,91 @@ QUIRE_INLINE __mmask16 lanes_in_range(int v, std::int64_t first, std::int64_t la
   return static_cast<__mmask16>(lanes_below(last) & ~lanes_below(first));
 }
 
-// Scores of the tokens [first, last) of a span become weights in pairs, zero beside them; the query's maximum and sum
-// go on. Returns what its sums so far are to be multiplied with.
-QUIRE_INLINE float weigh_in_pairs(const float* scores, std::int64_t first, std::int64_t last, std::uint32_t* weights,
-                                  float& max, float& sum) {
-  __mmask16 seen[kSpanVectors];
-  __m512 largest = _mm512_set1_ps(kMinusInfinity);
+// The largest of a query's scores of tokens [first, last).
+QUIRE_INLINE float largest_score(const float* scores, std::int64_t first, std::int64_t last) {
+  __m512 largest[2] = {_mm512_set1_ps(kMinusInfinity), _mm512_set1_ps(kMinusInfinity)};
   unrolled<kSpanVectors>([&](auto v) QUIRE_LAMBDA {
-    seen[v] = lanes_in_range(v, first, last);
-    largest = _mm512_mask_max_ps(largest, seen[v], largest, _mm512_loadu_ps(scores + 16 * v));
+    const __m512 here = _mm512_loadu_ps(scores + 16 * v);
+    largest[v % 2] = _mm512_mask_max_ps(largest[v % 2], lanes_in_range(v, first, last), largest[v % 2], here);
   });
-  const float here = _mm512_reduce_max_ps(largest), new_max = here > max ? here : max;
-  constexpr float kLog2OfE = 1.44269504f;
-  const __m512 slope = _mm512_set1_ps(kLog2OfE), shift = _mm512_set1_ps(-new_max * kLog2OfE);
-  __m512 total = _mm512_setzero_ps();
+  return _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]));
+}
+QUIRE_INLINE float largest_score_of_all(const float* scores) {
+  __m512 largest[kSpanVectors];
+  unrolled<kSpanVectors>([&](auto v) QUIRE_LAMBDA { largest[v] = _mm512_loadu_ps(scores + 16 * v); });
+  unrolled<3>([&](auto level) QUIRE_LAMBDA {
+    constexpr int kHalf = kSpanVectors >> (level + 1);
+    unrolled<kHalf>([&](auto v) QUIRE_LAMBDA { largest[v] = _mm512_max_ps(largest[v], largest[v + kHalf]); });
+  });
+  return _mm512_reduce_max_ps(largest[0]);
+}
+
+// exp(score - max) of the tokens that are seen, in pairs, zero beside them. Returns their sum in sixteen parts.
+template <class Keep>
+QUIRE_INLINE __m512 weigh_in_pairs(const float* scores, float max, std::uint32_t* weights, Keep&& keep) {
+  const __m512 slope = _mm512_set1_ps(kLog2OfE), shift = _mm512_set1_ps(-max * kLog2OfE);
+  __m512 total[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
   unrolled<kSpanVectors / 2>([&](auto pair) QUIRE_LAMBDA {
     __m512 weight[2];
     unrolled<2>([&](auto i) QUIRE_LAMBDA {
-      constexpr int kVector = 2 * pair + i;
-      const __m512 power = _mm512_fmadd_ps(_mm512_loadu_ps(scores + 16 * kVector), slope, shift);
-      weight[i] = _mm512_maskz_mov_ps(seen[kVector], power_of_two(power));
-      total = _mm512_add_ps(total, weight[i]);
+      const __m512 power = _mm512_fmadd_ps(_mm512_loadu_ps(scores + 16 * (2 * pair + i)), slope, shift);
+      weight[i] = keep(2 * pair + i, power_of_two(power));
+      total[i] = _mm512_add_ps(total[i], weight[i]);
     });
     const __m512bh both = _mm512_cvtne2ps_pbh(weight[1], weight[0]);
     _mm512_storeu_si512(weights + 16 * pair, reinterpret_cast<__m512i>(both));
   });
-  float correction = sum == 0 ? 0.f : 1.f;
-  if (sum != 0 && new_max != max) {
-    correction = _mm512_cvtss_f32(power_of_two(_mm512_set1_ps((max - new_max) * kLog2OfE)));
-  }
-  sum = sum * correction + _mm512_reduce_add_ps(total);
-  max = new_max;
-  return correction;
+  return _mm512_add_ps(total[0], total[1]);
+}
+
+// Scores of a span become weights, the queries' maxima and sums go on. In loops of their own, each with little to wait
+// for: sums across lanes of one query are made while others are at hand.
+QUIRE_INLINE void weigh_span(const Stretch& s, const SoftmaxStates& states, const Passes& passes,
+                             const SpanScratch& scratch) {
+  const auto for_queries = [&](auto&& body) QUIRE_LAMBDA {
+    for (const Pass& pass : passes) {
+      for (int i = 0; i < pass.count; ++i) body(pass.query[i], pass.first[i], pass.last[i]);
+    }
+  };
+  const auto all = [](std::int64_t first, std::int64_t last) { return first == 0 && last == kSpanTokens; };
+  for_queries([&](std::int64_t query, std::int64_t first, std::int64_t last) QUIRE_LAMBDA {
+    const float* scores = scratch.scores + query * kSpanTokens;
+    scratch.maxima[query] = all(first, last) ? largest_score_of_all(scores) : largest_score(scores, first, last);
+  });
+  for_queries([&](std::int64_t query, std::int64_t first, std::int64_t last) QUIRE_LAMBDA {
+    float* scores = scratch.scores + query * kSpanTokens;
+    std::uint32_t* weights = scratch.weight_pairs + query * (kSpanTokens / 2);
+    const float before = states.max[query], max = scratch.maxima[query] > before ? scratch.maxima[query] : before;
+    scratch.maxima[query] = max;
+    const __m512 total = all(first, last)
+                             ? weigh_in_pairs(scores, max, weights, [](auto, __m512 x) QUIRE_LAMBDA { return x; })
+                             : weigh_in_pairs(scores, max, weights, [&](auto v, __m512 x) QUIRE_LAMBDA {
+                                 return _mm512_maskz_mov_ps(lanes_in_range(v, first, last), x);
+                               });
+    _mm512_storeu_ps(scores, total);
+  });
+  for_queries([&](std::int64_t query, std::int64_t, std::int64_t) QUIRE_LAMBDA {
+    const float max = scratch.maxima[query];
+    float correction = states.sum[query] == 0 ? 0.f : 1.f;
+    if (states.sum[query] != 0 && states.max[query] != max) {
+      correction = _mm512_cvtss_f32(power_of_two(_mm512_set1_ps((states.max[query] - max) * kLog2OfE)));
+    }
+    const __m512 total = _mm512_loadu_ps(scratch.scores + query * kSpanTokens);
+    states.sum[query] = states.sum[query] * correction + _mm512_reduce_add_ps(total);
+    states.max[query] = max;
+    correct(s, states, query, correction);
+  });
 }
 
 // Four pages, the first of which is number `page`.
-void attend_span_in_pairs(const Stretch& s, const SoftmaxStates& states, std::int64_t page,
+void attend_span_in_pairs(const Stretch& s, const SoftmaxStates& states, std::int64_t page, const Passes& passes,
                           const SpanScratch& scratch) {
   constexpr std::int64_t kPagePairs = kLine / 2;
-  const auto passes = passes_over(s, s.begin + page * kPageTokens, kSpanTokens, scratch.passes);
   const auto [first, last] = seen_by(passes);
   if (first >= last) return;
   const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;
   for (std::int64_t p = first_page; p < end_page; ++p) score_pairs_of_page(s, page + p, p, passes, scratch);
-  for (const Pass& pass : passes) {
-    for (int i = 0; i < pass.count; ++i) {
-      const std::int64_t query = pass.query[i];
-      const float correction =
-          weigh_in_pairs(scratch.scores + query * kSpanTokens, pass.first[i], pass.last[i],
-                         scratch.weight_pairs + query * (kSpanTokens / 2), states.max[query], states.sum[query]);
-      correct(s, states, query, correction);
-    }
-  }
+  weigh_span(s, states, passes, scratch);
   auto* values = reinterpret_cast<std::uint32_t*>(scratch.values);
   for (std::int64_t p = first_page; p < end_page; ++p) {
     make_value_pairs(s.tiles[page + p].values, s.value_stride, first - p * kLine, last - p * kLine,
@@ -245,7 +279,21 @@ void attend_in_pairs(const Stretch& s, const SoftmaxStates& states) {
     const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(s.q + i + 16), _mm512_loadu_ps(s.q + i));
     _mm512_storeu_si512(scratch.query_pairs + i / 2, reinterpret_cast<__m512i>(both));
   }
-  for (std::int64_t page = 0; page < s.pages; page += kSpanPages) attend_span_in_pairs(s, states, page, scratch);
+  // Most spans of a long prompt are seen by all: their passes are the same.
+  std::int64_t seen_from = 0, seen_to = INT64_MAX;
+  for (std::int64_t i = 0; i < s.queries; ++i) {
+    seen_from = s.first[i] > seen_from ? s.first[i] : seen_from;
+    seen_to = s.last[i] < seen_to ? s.last[i] : seen_to;
+  }
+  Passes passes{};
+  bool of_all = false;
+  for (std::int64_t page = 0; page < s.pages; page += kSpanPages) {
+    const std::int64_t begin = s.begin + page * kPageTokens;
+    const bool all_see = seen_from <= begin && begin + kSpanTokens <= seen_to;
+    if (!of_all || !all_see) passes = passes_over(s, begin, kSpanTokens, scratch.passes);
+    of_all = all_see;
+    attend_span_in_pairs(s, states, page, passes, scratch);
+  }
 }
 
 #else

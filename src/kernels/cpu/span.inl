@@ -219,6 +219,7 @@ struct SpanScratch {
     weights = take(at, kMaxTogether * kSpanTokens);
     query_pairs = reinterpret_cast<std::uint32_t*>(take(at, s.queries * s.query_stride / 2));
     weight_pairs = reinterpret_cast<std::uint32_t*>(take(at, s.queries * kSpanTokens / 2));
+    maxima = take(at, s.queries);
     values = take(at, kSpanPages * tile_scratch_floats(s.value_stride));
     keys = at;
     end = s.scratch + stretch_scratch_floats(s.queries, s.query_stride, s.value_stride);
@@ -229,6 +230,7 @@ struct SpanScratch {
   float* weights;               // weights of a pass, as tokens' scales change them
   std::uint32_t* query_pairs;   // [queries, query_stride / 2]: see pairs.inl
   std::uint32_t* weight_pairs;  // [queries, kSpanTokens / 2]
+  float* maxima;                // [queries]
   float* values;
   float* keys;
   float* end;
