@@ -1,24 +1,19 @@
-// Products in bf16, where the machine adds two of them at once: the 16 bits of two dimensions, or of two tokens, lie
-// side by side. Keys, queries, weights and values are rounded to 8 bits of precision, sums are floats. Whether a page
-// is read so depends on its layout alone, so that one query or many give the same bits.
-#include "kernels/cpu/span.inl"
+// Attention over f16 pages where the machine adds up short products. Scores are products of bytes (key_bytes.inl).
+// Weights and values are multiplied in bf16, the 16 bits of two tokens side by side, and added up in floats. Whether a
+// page is read so depends on its layout alone, so that one query or many give the same bits.
+#include "kernels/cpu/key_bytes.inl"
 
 namespace quire {
 namespace {
 
 #if defined(__AVX512BF16__)
 
-constexpr int kPairQueries = 6;  // 6 x 2 sums are enough to hide how long a product takes
-
 QUIRE_INLINE bool read_in_pairs(const PageTileLayouts& layout) {
   return !layout.latent && layout.keys.format == KvFormat::f16 && layout.keys.order == KvOrder::lanes &&
-         layout.keys.dim % 2 == 0 && layout.values.format == KvFormat::f16 && layout.values.dim % kLine == 0;
+         layout.keys.dim % 4 == 0 && layout.values.format == KvFormat::f16 && layout.values.dim % kLine == 0;
 }
 QUIRE_INLINE bool read_in_pairs(const Stretch& s) { return read_in_pairs(s.wide) && read_in_pairs(s.packed); }
 
-QUIRE_INLINE __m512 floats_of_f16(const std::byte* at) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
-}
 // Lane i: a[i] and b[i], rounded.
 QUIRE_INLINE __m512i pairs_of(__m512 a, __m512 b) {
   const __m512i half = _mm512_set1_epi32(0x8000);
@@ -29,19 +24,6 @@ QUIRE_INLINE __m512 add_products(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
 }
 
-// [dim / 2, 32]
-void make_key_pairs(const std::byte* tile, std::int64_t dim, const Ahead& ahead, std::uint32_t* pairs) {
-  Lines lines = lines_at_hand(tile, line_bytes(KvFormat::f16));
-  ahead.while_reading(lines, dim);
-  for (std::int64_t d = 0; d < dim; d += 2, lines = lines.from(2), pairs += kLine) {
-    fetch_ahead(lines.ahead);
-    fetch_ahead(lines.ahead + lines.ahead_stride);
-    for (int half = 0; half < 2; ++half) {
-      const std::byte* at = lines.codes + 32 * half;
-      _mm512_store_si512(pairs + 16 * half, pairs_of(floats_of_f16(at), floats_of_f16(at + lines.stride)));
-    }
-  }
-}
 // [16, dim]: of the page's tokens [first, last), zero beside them, whatever memory holds there.
 void make_value_pairs(const std::byte* tile, std::int64_t dim, std::int64_t first, std::int64_t last,
                       const Ahead& ahead, std::uint32_t* pairs) {
@@ -73,17 +55,6 @@ QUIRE_INLINE void fold_pairs(const std::uint32_t* lines, std::int64_t stride, st
   }
 }
 template <int kQueries>
-void score_pairs(const std::uint32_t* keys, std::int64_t count, const std::uint32_t* const* queries,
-                 float* const* scores) {
-  __m512 total[kQueries][2];
-  unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { total[i][0] = total[i][1] = _mm512_setzero_ps(); });
-  fold_pairs<kQueries>(keys, kLine, count, queries, total);
-  unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
-    _mm512_storeu_ps(scores[i], total[i][0]);
-    _mm512_storeu_ps(scores[i] + 16, total[i][1]);
-  });
-}
-template <int kQueries>
 void add_value_pairs(const std::uint32_t* values, std::int64_t stride, std::int64_t count,
                      const std::uint32_t* const* weights, float* const* sums) {
   __m512 total[kQueries][2];
@@ -98,24 +69,21 @@ void add_value_pairs(const std::uint32_t* values, std::int64_t stride, std::int6
   });
 }
 
-using ScorePairs = decltype(&score_pairs<1>);
-constexpr ScorePairs kScorePairs[kPairQueries] = {score_pairs<1>, score_pairs<2>, score_pairs<3>,
-                                                  score_pairs<4>, score_pairs<5>, score_pairs<6>};
 using AddPairs = decltype(&add_value_pairs<1>);
-constexpr AddPairs kAddPairs[kPairQueries] = {add_value_pairs<1>, add_value_pairs<2>, add_value_pairs<3>,
+constexpr AddPairs kAddPairs[kByteQueries] = {add_value_pairs<1>, add_value_pairs<2>, add_value_pairs<3>,
                                               add_value_pairs<4>, add_value_pairs<5>, add_value_pairs<6>};
 
 // Queries of two passes.
-struct PairGroup {
-  std::int32_t query[kPairQueries];
+struct QueryGroup {
+  std::int32_t query[kByteQueries];
   std::int64_t first = kSpanTokens, last = 0;  // what any of them sees
   int count = 0;
 };
 template <class Body>
 QUIRE_INLINE void for_groups(const Passes& passes, Body&& body) {
   for (const Pass* pass = passes.begin(); pass != passes.end();) {
-    PairGroup group;
-    for (; pass != passes.end() && group.count + pass->count <= kPairQueries; ++pass) {
+    QueryGroup group;
+    for (; pass != passes.end() && group.count + pass->count <= kByteQueries; ++pass) {
       for (int i = 0; i < pass->count; ++i) {
         group.query[group.count++] = pass->query[i];
         group.first = pass->first[i] < group.first ? pass->first[i] : group.first;
@@ -128,19 +96,17 @@ QUIRE_INLINE void for_groups(const Passes& passes, Body&& body) {
 }
 
 // Scores of the span's page number `page`, which is its `place`th.
-void score_pairs_of_page(const Stretch& s, std::int64_t page, std::int64_t place, const Passes& passes,
+void score_bytes_of_page(const Stretch& s, std::int64_t page, std::int64_t place, const Passes& passes,
                          const SpanScratch& scratch) {
-  const std::int64_t dim = s.wide.keys.dim;
-  auto* keys = reinterpret_cast<std::uint32_t*>(scratch.keys);
-  make_key_pairs(s.tiles[page].keys, dim, values_ahead(s, page), keys);
-  for_groups(passes, [&](const PairGroup& group) QUIRE_LAMBDA {
-    const std::uint32_t* queries[kPairQueries] = {};
-    float* scores[kPairQueries] = {};
+  const ByteTile keys = make_key_bytes(s.tiles[page].keys, s.wide.keys.dim, values_ahead(s, page), scratch.keys);
+  for_groups(passes, [&](const QueryGroup& group) QUIRE_LAMBDA {
+    const std::uint32_t* queries[kByteQueries] = {};
+    float* scores[kByteQueries] = {};
     for (int i = 0; i < group.count; ++i) {
-      queries[i] = scratch.query_pairs + group.query[i] * (s.query_stride / 2);
+      queries[i] = scratch.query_bytes + group.query[i] * (s.query_stride / 2);
       scores[i] = scratch.scores + group.query[i] * kSpanTokens + place * kLine;
     }
-    kScorePairs[group.count - 1](keys, dim / 2, queries, scores);
+    kScoreBytes[group.count - 1](keys, queries, s.query_stride / 4, scores);
     for (int i = 0; s.softcap > 0 && i < group.count; ++i) cap_scores(scores[i], s.softcap);
   });
 }
@@ -252,18 +218,18 @@ void attend_span_in_pairs(const Stretch& s, const SoftmaxStates& states, std::in
   const auto [first, last] = seen_by(passes);
   if (first >= last) return;
   const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;
-  for (std::int64_t p = first_page; p < end_page; ++p) score_pairs_of_page(s, page + p, p, passes, scratch);
+  for (std::int64_t p = first_page; p < end_page; ++p) score_bytes_of_page(s, page + p, p, passes, scratch);
   weigh_span(s, states, passes, scratch);
   auto* values = reinterpret_cast<std::uint32_t*>(scratch.values);
   for (std::int64_t p = first_page; p < end_page; ++p) {
     make_value_pairs(s.tiles[page + p].values, s.value_stride, first - p * kLine, last - p * kLine,
                      keys_ahead(s, page + p + kSpanPages), values + p * kPagePairs * s.value_stride);
   }
-  for_groups(passes, [&](const PairGroup& group) QUIRE_LAMBDA {
+  for_groups(passes, [&](const QueryGroup& group) QUIRE_LAMBDA {
     const std::int64_t from = group.first / 2, to = (group.last + 1) / 2;
     for (std::int64_t d = 0; d < s.value_stride; d += kLine) {
-      const std::uint32_t* weights[kPairQueries] = {};
-      float* sums[kPairQueries] = {};
+      const std::uint32_t* weights[kByteQueries] = {};
+      float* sums[kByteQueries] = {};
       for (int i = 0; i < group.count; ++i) {
         weights[i] = scratch.weight_pairs + group.query[i] * (kSpanTokens / 2) + from;
         sums[i] = states.out + group.query[i] * s.value_stride + d;
@@ -275,9 +241,8 @@ void attend_span_in_pairs(const Stretch& s, const SoftmaxStates& states, std::in
 
 void attend_in_pairs(const Stretch& s, const SoftmaxStates& states) {
   const SpanScratch scratch(s);
-  for (std::int64_t i = 0; i < s.queries * s.query_stride; i += kLine) {
-    const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(s.q + i + 16), _mm512_loadu_ps(s.q + i));
-    _mm512_storeu_si512(scratch.query_pairs + i / 2, reinterpret_cast<__m512i>(both));
+  for (std::int64_t i = 0; i < s.queries; ++i) {
+    make_query_bytes(s.q + i * s.query_stride, s.query_stride, scratch.query_bytes + i * (s.query_stride / 2));
   }
   // Most spans of a long prompt are seen by all: their passes are the same.
   std::int64_t seen_from = 0, seen_to = INT64_MAX;

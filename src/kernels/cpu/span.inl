@@ -217,7 +217,7 @@ struct SpanScratch {
     passes = reinterpret_cast<Pass*>(take(at, s.queries * kPassFloats));
     turned = take(at, kMaxTogether * s.query_stride);
     weights = take(at, kMaxTogether * kSpanTokens);
-    query_pairs = reinterpret_cast<std::uint32_t*>(take(at, s.queries * s.query_stride / 2));
+    query_bytes = reinterpret_cast<std::uint32_t*>(take(at, s.queries * s.query_stride / 2));
     weight_pairs = reinterpret_cast<std::uint32_t*>(take(at, s.queries * kSpanTokens / 2));
     maxima = take(at, s.queries);
     values = take(at, kSpanPages * tile_scratch_floats(s.value_stride));
@@ -228,7 +228,7 @@ struct SpanScratch {
   Pass* passes;
   float* turned;                // queries of a pass, as channels' scales change them
   float* weights;               // weights of a pass, as tokens' scales change them
-  std::uint32_t* query_pairs;   // [queries, query_stride / 2]: see pairs.inl
+  std::uint32_t* query_bytes;   // [queries, query_stride / 2]: see key_bytes.inl
   std::uint32_t* weight_pairs;  // [queries, kSpanTokens / 2]
   float* maxima;                // [queries]
   float* values;

@@ -1,0 +1,148 @@
+// Scores as products of bytes: keys of f16 pages and queries are rounded to 8 bits, with a scale per 32 dimensions.
+// Keys are made unsigned by an offset, which is taken off again by the sum of the query it was multiplied with.
+#include "kernels/cpu/span.inl"
+
+namespace quire {
+namespace {
+
+#if defined(__AVX512BF16__)
+
+constexpr int kByteQueries = 6;  // 6 x 2 sums are enough to hide how long a product takes
+constexpr std::int64_t kByteDims = 32;
+constexpr std::int64_t kBytesOffset = 128;
+
+// Keys of a page.
+struct ByteTile {
+  const std::uint32_t* codes;  // [dim / 4, 32 tokens], four dimensions each
+  const float* scales;         // [dim / 32, 32]
+  std::int64_t dim;
+};
+
+QUIRE_INLINE __m512 floats_of_f16(const std::byte* at) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+}
+
+// Largest sizes of sixteen tokens to scales and their inverses; NaN where one was not finite. Sizes of f16 are in the
+// order of their bits.
+QUIRE_INLINE void make_key_scales(__m256i largest, float* scales, __m512& inverse) {
+  const __m512 size = _mm512_cvtph_ps(largest);
+  const __mmask16 finite = _mm256_cmplt_epu16_mask(largest, _mm256_set1_epi16(0x7C00));
+  const __mmask16 some = _mm256_test_epi16_mask(largest, largest);
+  inverse = _mm512_maskz_div_ps(finite & some, _mm512_set1_ps(127.f), size);
+  const __m512 scale = _mm512_mul_ps(size, _mm512_set1_ps(1 / 127.f));
+  _mm512_store_ps(scales, _mm512_mask_blend_ps(finite, _mm512_set1_ps(__builtin_nanf("")), scale));
+}
+
+// The byte of each float that rounding to a whole number leaves lowest, of four side by side.
+QUIRE_INLINE __m512i low_bytes(__m512 a, __m512 b, __m512 c, __m512 d) {
+  const __m512i second = _mm512_slli_epi32(_mm512_castps_si512(b), 8), third = _mm512_castps_si512(c),
+                fourth = _mm512_slli_epi32(_mm512_castps_si512(d), 8);
+  const __m512i front = _mm512_mask_blend_epi8(0x2222222222222222u, _mm512_castps_si512(a), second);
+  const __m512i back = _mm512_mask_blend_epi8(0x2222222222222222u, third, fourth);
+  return _mm512_mask_blend_epi16(0xAAAAAAAAu, front, _mm512_slli_epi32(back, 16));
+}
+
+ByteTile make_key_bytes(const std::byte* tile, std::int64_t dim, const Ahead& ahead, float* scratch) {
+  auto* codes = reinterpret_cast<std::uint32_t*>(scratch);
+  float* scales = scratch + dim / 4 * kLine;
+  const ByteTile made{codes, scales, dim};
+  constexpr std::int64_t kLineBytes = 2 * kLine;
+  Lines lines = lines_at_hand(tile, kLineBytes);
+  ahead.while_reading(lines, dim);
+  // Adding 1.5 * 2^23 rounds to a whole number, which is in the low bits.
+  const __m512 magic = _mm512_set1_ps(0x1.8p23f + static_cast<float>(kBytesOffset));
+  for (std::int64_t begin = 0; begin < dim; begin += kByteDims, scales += kLine) {
+    const std::int64_t end = begin + kByteDims < dim ? begin + kByteDims : dim;
+    __m512i largest = _mm512_setzero_si512();
+    for (std::int64_t d = begin; d < end; ++d) {
+      const __m512i size = _mm512_and_si512(_mm512_loadu_si512(tile + d * kLineBytes), _mm512_set1_epi16(0x7FFF));
+      largest = _mm512_max_epu16(largest, size);
+    }
+    __m512 inverse[2];
+    make_key_scales(_mm512_castsi512_si256(largest), scales, inverse[0]);
+    make_key_scales(_mm512_extracti64x4_epi64(largest, 1), scales + 16, inverse[1]);
+    for (std::int64_t d = begin; d < end; d += 4, lines = lines.from(4), codes += kLine) {
+      for (int i = 0; i < 4; ++i) fetch_ahead(lines.ahead + i * lines.ahead_stride);
+      unrolled<2>([&](auto half) QUIRE_LAMBDA {
+        const auto rounded = [&](std::int64_t line) QUIRE_LAMBDA {
+          const __m512 key = floats_of_f16(lines.codes + line * kLineBytes + 32 * half);
+          return _mm512_fmadd_ps(key, inverse[half], magic);
+        };
+        _mm512_store_si512(codes + 16 * half, low_bytes(rounded(0), rounded(1), rounded(2), rounded(3)));
+      });
+    }
+  }
+  return made;
+}
+
+// [stride / 4] codes, four each; then of each 32 dimensions the scale and what the keys' offset adds. Where one is not
+// finite the scale is NaN.
+QUIRE_INLINE void make_query_bytes(const float* x, std::int64_t stride, std::uint32_t* to) {
+  std::uint32_t* scales = to + stride / 4;
+  for (std::int64_t begin = 0; begin < stride; begin += kByteDims, scales += 2) {
+    const std::int64_t end = begin + kByteDims < stride ? begin + kByteDims : stride;
+    __m512i largest = _mm512_setzero_si512();
+    for (std::int64_t d = begin; d < end; d += 16) {
+      const __m512i size = _mm512_and_si512(_mm512_loadu_si512(x + d), _mm512_set1_epi32(0x7FFFFFFF));
+      largest = _mm512_max_epu32(largest, size);
+    }
+    const std::uint32_t bits = _mm512_reduce_max_epu32(largest);
+    float size;
+    std::memcpy(&size, &bits, sizeof size);
+    const bool finite = bits < 0x7F800000u;
+    const float inverse = finite && size > 1e-30f ? 127 / size : 0.f;
+    const float scale = !finite ? __builtin_nanf("") : inverse > 0 ? size / 127 : 0.f;
+    __m512i sum = _mm512_setzero_si512();
+    for (std::int64_t d = begin; d < end; d += 16) {
+      const __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x + d), _mm512_set1_ps(inverse));
+      const __m512i codes = finite ? _mm512_cvtps_epi32(scaled) : _mm512_setzero_si512();
+      sum = _mm512_add_epi32(sum, codes);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + d / 4), _mm512_cvtepi32_epi8(codes));
+    }
+    const auto offset = static_cast<std::int32_t>(-kBytesOffset * _mm512_reduce_add_epi32(sum));
+    std::memcpy(scales, &scale, sizeof scale);
+    std::memcpy(scales + 1, &offset, sizeof offset);
+  }
+}
+
+// scales_at: where a query has those, after its codes.
+template <int kQueries>
+void score_bytes(const ByteTile& keys, const std::uint32_t* const* queries, std::int64_t scales_at,
+                 float* const* scores) {
+  const std::uint32_t* codes = keys.codes;
+  const float* key_scales = keys.scales;
+  for (std::int64_t begin = 0; begin < keys.dim; begin += kByteDims, scales_at += 2, key_scales += kLine) {
+    const std::int64_t fours = (begin + kByteDims < keys.dim ? kByteDims : keys.dim - begin) / 4;
+    __m512i total[kQueries][2];
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+      total[i][0] = total[i][1] = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][scales_at + 1]));
+    });
+    for (std::int64_t n = begin / 4; n < begin / 4 + fours; ++n, codes += kLine) {
+      const __m512i left = _mm512_load_si512(codes), right = _mm512_load_si512(codes + 16);
+      unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+        const __m512i query = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][n]));
+        total[i][0] = _mm512_dpbusd_epi32(total[i][0], left, query);
+        total[i][1] = _mm512_dpbusd_epi32(total[i][1], right, query);
+      });
+    }
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+      float scale;
+      std::memcpy(&scale, queries[i] + scales_at, sizeof scale);
+      unrolled<2>([&](auto half) QUIRE_LAMBDA {
+        const __m512 both = _mm512_mul_ps(_mm512_load_ps(key_scales + 16 * half), _mm512_set1_ps(scale));
+        const __m512 sum = _mm512_cvtepi32_ps(total[i][half]);
+        float* to = scores[i] + 16 * half;
+        _mm512_storeu_ps(to, begin == 0 ? _mm512_mul_ps(sum, both) : _mm512_fmadd_ps(sum, both, _mm512_loadu_ps(to)));
+      });
+    });
+  }
+}
+
+using ScoreBytes = decltype(&score_bytes<1>);
+constexpr ScoreBytes kScoreBytes[kByteQueries] = {score_bytes<1>, score_bytes<2>, score_bytes<3>,
+                                                  score_bytes<4>, score_bytes<5>, score_bytes<6>};
+
+#endif
+
+}  // namespace
+}  // namespace quire
