@@ -15,9 +15,10 @@ namespace quire {
 namespace {
 
 constexpr IsaKernels table(decltype(IsaKernels::attend) attends) {
-  return {quantize_row,   panel_bytes,   pack_panel,   multiply_panels, quantize_row_bytes, multiply_panels_bytes,
-          unpack_row_f32, dot_strip_f32, rms_norm_row, layer_norm_row,  silu_row,           gelu_row,
-          store_tokens,   attends,       score,        hadamard_row,    sum_bytes,          int8_products};
+  return {quantize_tile,  panel_bytes,   pack_panel,   multiply_panels, quantize_tile_bytes, multiply_panels_bytes,
+          unpack_row_f32, dot_strip_f32, rms_norm_row, layer_norm_row,  rope_head,           silu_row,
+          gelu_row,       store_tokens,  attends,      score,           hadamard_row,        sum_bytes,
+          int8_products};
 }
 
 }  // namespace

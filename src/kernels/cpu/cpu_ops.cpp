@@ -32,19 +32,12 @@ void norm(const NormParams& p, ThreadPool& pool) {
   });
 }
 
+template <const IsaKernels& kIsa>
 void rope(const RopeParams& p, ThreadPool& pool) {
   for_rows(p.rows, p.heads * p.head_dim, pool, [&](std::int64_t r) {
     const std::int64_t half = p.rope_dim / 2;
-    const float* cos = p.cos + r * half;
-    const float* sin = p.sin + r * half;
     for (std::int64_t h = 0; h < p.heads; ++h) {
-      float* x = p.x + (r * p.heads + h) * p.head_dim;
-      const std::int64_t step = p.adjacent_pairs ? 2 : 1, apart = p.adjacent_pairs ? 1 : half;
-      for (std::int64_t i = 0; i < half; ++i) {
-        const float a = x[step * i], b = x[step * i + apart];
-        x[step * i] = a * cos[i] - b * sin[i];
-        x[step * i + apart] = a * sin[i] + b * cos[i];
-      }
+      kIsa.rope_head(p.x + (r * p.heads + h) * p.head_dim, p.cos + r * half, p.sin + r * half, half, p.adjacent_pairs);
     }
   });
 }
@@ -78,7 +71,7 @@ constexpr Ops make_ops(std::string_view name) {
           [](const WeightMatrix& w) { return cpu_packed_bytes(kIsa, w); },
           [](const WeightMatrix& w, std::byte* to, ThreadPool& pool) { cpu_pack(kIsa, w, to, pool); },
           norm<kIsa>,
-          rope,
+          rope<kIsa>,
           with<kIsa, cpu_append>,
           cpu_encode,
           with<kIsa, cpu_attention>,

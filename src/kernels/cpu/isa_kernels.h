@@ -126,13 +126,14 @@ constexpr std::int64_t stretch_scratch_floats(std::int64_t queries, std::int64_t
 }
 
 struct IsaKernels {
-  void (*quantize_row)(const float* x, std::int64_t row, const QuantizedRows& to);
+  // x: the first of up to 8 rows, [rows, cols]
+  void (*quantize_tile)(const float* x, std::int64_t tile, std::int64_t rows, const QuantizedRows& to);
   // Weights as products read them; panels.inl draws the layout. Rows beyond `count` of kPanelRows are zero.
   std::int64_t (*panel_bytes)(DType type, std::int64_t cols);
   void (*pack_panel)(DType type, const std::byte* rows, std::int64_t count, std::int64_t cols, std::byte* panel);
   void (*multiply_panels)(DType type, PanelProducts products, QuantizedRows x, std::int64_t rows);
   // The same with activations of 8 bits; null where an instruction set gains nothing by them.
-  void (*quantize_row_bytes)(const float* x, std::int64_t row, const QuantizedRows& to);
+  void (*quantize_tile_bytes)(const float* x, std::int64_t tile, std::int64_t rows, const QuantizedRows& to);
   void (*multiply_panels_bytes)(DType type, PanelProducts products, QuantizedRows x, std::int64_t rows);
   void (*unpack_row_f32)(DType type, const std::byte* source, std::int64_t cols, float* out);
   // weights: [kStripRows, cols]
@@ -141,6 +142,7 @@ struct IsaKernels {
   void (*rms_norm_row)(const float* x, const float* weight, float epsilon, std::int64_t dim, float* out);
   void (*layer_norm_row)(const float* x, const float* weight, const float* bias, float epsilon, std::int64_t dim,
                          float* out);
+  void (*rope_head)(float* x, const float* cos, const float* sin, std::int64_t half, bool adjacent_pairs);
   void (*silu_row)(const float* gate, const float* up, std::int64_t dim, float* out);
   void (*gelu_row)(const float* gate, const float* up, std::int64_t dim, float* out);
   // Rows of x, x_stride apart, as tokens [token, token + count) of a tile whose format is written by token.

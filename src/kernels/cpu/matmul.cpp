@@ -36,11 +36,11 @@ QuantizedRows quantize(const IsaKernels& isa, ActivationBits bits, const MatmulP
                         scratch.half_sums.get<float>(2 * blocks),
                         bytes ? scratch.byte_sums.get<std::int32_t>(2 * blocks) : nullptr,
                         p.cols};
-  const auto quantize_row = bytes ? isa.quantize_row_bytes : isa.quantize_row;
+  const auto quantize_tile = bytes ? isa.quantize_tile_bytes : isa.quantize_tile;
   // Rows of a tile lie in the same cache lines: one thread writes them.
   pool.for_each(rows / kTileRows, [&](std::int64_t tile) {
-    const std::int64_t end = std::min((tile + 1) * kTileRows, p.rows);
-    for (std::int64_t r = tile * kTileRows; r < end; ++r) quantize_row(p.x + r * p.cols, r, x);
+    const std::int64_t first = tile * kTileRows;
+    quantize_tile(p.x + first * p.cols, tile, std::min(kTileRows, p.rows - first), x);
   });
   return x;
 }

@@ -29,6 +29,22 @@ void layer_norm_row(const float* x, const float* weight, const float* bias, floa
   }
 }
 
+// A head's first 2 * half dimensions, turned by the angles of its position.
+void rope_head(float* x, const float* cos, const float* sin, std::int64_t half, bool adjacent_pairs) {
+  std::int64_t i = 0;
+  for (; !adjacent_pairs && i + 8 <= half; i += 8) {
+    const F8 a = load8(x + i), b = load8(x + i + half), c = load8(cos + i), s = load8(sin + i);
+    store8(x + i, a * c - b * s);
+    store8(x + i + half, a * s + b * c);
+  }
+  const std::int64_t step = adjacent_pairs ? 2 : 1, apart = adjacent_pairs ? 1 : half;
+  for (; i < half; ++i) {
+    const float a = x[step * i], b = x[step * i + apart];
+    x[step * i] = a * cos[i] - b * sin[i];
+    x[step * i + apart] = a * sin[i] + b * cos[i];
+  }
+}
+
 QUIRE_INLINE F8 silu8(F8 x) { return x / (broadcast(1) + exp8(-x)); }
 
 // 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)

@@ -312,5 +312,9 @@ void quantize_row(const float* x, std::int64_t row, const QuantizedRows& to) {
   }
 }
 
+void quantize_tile(const float* x, std::int64_t tile, std::int64_t rows, const QuantizedRows& to) {
+  for (std::int64_t r = 0; r < rows; ++r) quantize_row(x + r * to.cols, tile * kTileRows + r, to);
+}
+
 }  // namespace
 }  // namespace quire
