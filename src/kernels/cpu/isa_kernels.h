@@ -116,13 +116,12 @@ inline constexpr std::int64_t kPassFloats = 10;  // what a pass over queries is 
 // Of one tile: lines as they are unpacked, a last one that is not whole, lines turned, scales and zero points by token
 // and by group.
 constexpr std::int64_t tile_scratch_floats(std::int64_t stride) { return (2 * kLine + 8) * stride + kLine * kLine; }
-// Scores of a span; passes; queries and weights in pairs; maxima; the same of a pass, as scales change them; values of
+// Scores of a span; passes; queries as bytes; queries and weights of a pass, as scales change them; values of
 // a span, keys of a page (turned from rows, twice).
 constexpr std::int64_t stretch_scratch_floats(std::int64_t queries, std::int64_t query_stride,
                                               std::int64_t value_stride) {
-  return queries * (kSpanTokens + kPassFloats + query_stride / 2 + kSpanTokens / 2 + 1) + 16 +
-         kMaxTogether * (query_stride + kSpanTokens) + kSpanPages * tile_scratch_floats(value_stride) +
-         2 * tile_scratch_floats(query_stride);
+  return queries * (kSpanTokens + kPassFloats + query_stride / 2) + 16 + kMaxTogether * (query_stride + kSpanTokens) +
+         kSpanPages * tile_scratch_floats(value_stride) + 2 * tile_scratch_floats(query_stride);
 }
 
 struct IsaKernels {

@@ -18,6 +18,10 @@ struct ByteTile {
   std::int64_t dim;
 };
 
+constexpr std::int64_t byte_tile_floats(std::int64_t dim) {
+  return dim / 4 * kLine + (dim + kByteDims - 1) / kByteDims * kLine;
+}
+
 QUIRE_INLINE __m512 floats_of_f16(const std::byte* at) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
 }

@@ -11,11 +11,9 @@ namespace {
 
 bool is_float(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
-// Weight rows per work item. Four panels of a 576-wide 4-bit matrix take 23 KiB: they and a tile of activations
-// stay in the first-level cache.
-constexpr std::int64_t kItemRows = 4 * kPanelRows;
-// One row of activations takes little time for many weights: smaller items share it out evenly.
-constexpr std::int64_t kOneRowItemRows = 2 * kPanelRows;
+// Weight rows per work item: few, so that threads end together (a matrix of 576 rows has 18 items for two of them), and
+// so that they and a tile of activations stay in the first-level cache.
+constexpr std::int64_t kItemRows = 2 * kPanelRows;
 // Activation rows per pass over float weights, so that both sides stay in the second-level cache.
 constexpr std::int64_t kPassRows = 64;
 
@@ -117,16 +115,15 @@ void cpu_matmul(const IsaKernels& isa, ActivationBits bits, const MatmulParams& 
       std::ranges::any_of(p.targets, [](const MatmulTarget& t) { return !is_float(t.weights->type); });
   if (quantized) x = quantize(isa, bits, p, pool);
 
-  const std::int64_t item_rows = p.rows == 1 ? kOneRowItemRows : kItemRows;
-  const auto items_of = [&](const MatmulTarget& t) { return (t.weights->rows + item_rows - 1) / item_rows; };
+  const auto items_of = [&](const MatmulTarget& t) { return (t.weights->rows + kItemRows - 1) / kItemRows; };
   std::int64_t items = 0;
   for (const MatmulTarget& t : p.targets) items += items_of(t);
   pool.for_each(items, [&](std::int64_t item) {
     for (const MatmulTarget& t : p.targets) {
       if (item < items_of(t)) {
-        const std::int64_t begin = item * item_rows;
+        const std::int64_t begin = item * kItemRows;
         const auto multiply = is_float(t.weights->type) ? multiply_floats : multiply_quantized;
-        multiply(isa, p, t, x, begin, std::min(begin + item_rows, t.weights->rows));
+        multiply(isa, p, t, x, begin, std::min(begin + kItemRows, t.weights->rows));
         return;
       }
       item -= items_of(t);

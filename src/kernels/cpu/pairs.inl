@@ -76,7 +76,8 @@ constexpr AddPairs kAddPairs[kByteQueries] = {add_value_pairs<1>, add_value_pair
 // Queries of two passes.
 struct QueryGroup {
   std::int32_t query[kByteQueries];
-  std::int64_t first = kSpanTokens, last = 0;  // what any of them sees
+  std::int32_t from[kByteQueries], to[kByteQueries];  // tokens of the span that each sees
+  std::int64_t first = kSpanTokens, last = 0;         // what any of them sees
   int count = 0;
 };
 template <class Body>
@@ -85,7 +86,9 @@ QUIRE_INLINE void for_groups(const Passes& passes, Body&& body) {
     QueryGroup group;
     for (; pass != passes.end() && group.count + pass->count <= kByteQueries; ++pass) {
       for (int i = 0; i < pass->count; ++i) {
-        group.query[group.count++] = pass->query[i];
+        group.query[group.count] = pass->query[i];
+        group.from[group.count] = pass->first[i];
+        group.to[group.count++] = pass->last[i];
         group.first = pass->first[i] < group.first ? pass->first[i] : group.first;
         group.last = pass->last[i] > group.last ? pass->last[i] : group.last;
       }
@@ -93,22 +96,6 @@ QUIRE_INLINE void for_groups(const Passes& passes, Body&& body) {
     QUIRE_ASSERT(group.count > 0, "a pass has queries");
     body(group);
   }
-}
-
-// Scores of the span's page number `page`, which is its `place`th.
-void score_bytes_of_page(const Stretch& s, std::int64_t page, std::int64_t place, const Passes& passes,
-                         const SpanScratch& scratch) {
-  const ByteTile keys = make_key_bytes(s.tiles[page].keys, s.wide.keys.dim, values_ahead(s, page), scratch.keys);
-  for_groups(passes, [&](const QueryGroup& group) QUIRE_LAMBDA {
-    const std::uint32_t* queries[kByteQueries] = {};
-    float* scores[kByteQueries] = {};
-    for (int i = 0; i < group.count; ++i) {
-      queries[i] = scratch.query_bytes + group.query[i] * (s.query_stride / 2);
-      scores[i] = scratch.scores + group.query[i] * kSpanTokens + place * kLine;
-    }
-    kScoreBytes[group.count - 1](keys, queries, s.query_stride / 4, scores);
-    for (int i = 0; s.softcap > 0 && i < group.count; ++i) cap_scores(scores[i], s.softcap);
-  });
 }
 
 // exp(x ln 2) for x <= 0, off by less than one in ten thousand.
@@ -172,66 +159,81 @@ QUIRE_INLINE __m512 weigh_in_pairs(const float* scores, float max, std::uint32_t
   return _mm512_add_ps(total[0], total[1]);
 }
 
-// Scores of a span become weights, the queries' maxima and sums go on. In loops of their own, each with little to wait
-// for: sums across lanes of one query are made while others are at hand.
-QUIRE_INLINE void weigh_span(const Stretch& s, const SoftmaxStates& states, const Passes& passes,
-                             const SpanScratch& scratch) {
-  const auto for_queries = [&](auto&& body) QUIRE_LAMBDA {
-    for (const Pass& pass : passes) {
-      for (int i = 0; i < pass.count; ++i) body(pass.query[i], pass.first[i], pass.last[i]);
+// Queries that are at hand together: what they are multiplied with stays in the first-level cache meanwhile.
+struct GroupAtHand {
+  alignas(64) float scores[kByteQueries][kSpanTokens];
+  alignas(64) std::uint32_t weights[kByteQueries][kSpanTokens / 2];
+};
+
+// Scores become weights, the queries' maxima and sums go on. In loops of their own, each with little to wait for: sums
+// across lanes of one query are made while others are at hand.
+QUIRE_INLINE void weigh_group(const Stretch& s, const SoftmaxStates& states, const QueryGroup& group,
+                              GroupAtHand& at_hand) {
+  const auto all = [&](int i) { return group.from[i] == 0 && group.to[i] == kSpanTokens; };
+  float maxima[kByteQueries];
+  for (int i = 0; i < group.count; ++i) {
+    const float* scores = at_hand.scores[i];
+    const float here = all(i) ? largest_score_of_all(scores) : largest_score(scores, group.from[i], group.to[i]);
+    const float before = states.max[group.query[i]];
+    maxima[i] = here > before ? here : before;
+  }
+  __m512 totals[kByteQueries];
+  for (int i = 0; i < group.count; ++i) {
+    const float* scores = at_hand.scores[i];
+    totals[i] =
+        all(i) ? weigh_in_pairs(scores, maxima[i], at_hand.weights[i], [](auto, __m512 x) QUIRE_LAMBDA { return x; })
+               : weigh_in_pairs(scores, maxima[i], at_hand.weights[i], [&](auto v, __m512 x) QUIRE_LAMBDA {
+                   return _mm512_maskz_mov_ps(lanes_in_range(v, group.from[i], group.to[i]), x);
+                 });
+  }
+  for (int i = 0; i < group.count; ++i) {
+    float& max = states.max[group.query[i]];
+    float& sum = states.sum[group.query[i]];
+    float correction = sum == 0 ? 0.f : 1.f;
+    if (sum != 0 && max != maxima[i]) {
+      correction = _mm512_cvtss_f32(power_of_two(_mm512_set1_ps((max - maxima[i]) * kLog2OfE)));
     }
-  };
-  const auto all = [](std::int64_t first, std::int64_t last) { return first == 0 && last == kSpanTokens; };
-  for_queries([&](std::int64_t query, std::int64_t first, std::int64_t last) QUIRE_LAMBDA {
-    const float* scores = scratch.scores + query * kSpanTokens;
-    scratch.maxima[query] = all(first, last) ? largest_score_of_all(scores) : largest_score(scores, first, last);
-  });
-  for_queries([&](std::int64_t query, std::int64_t first, std::int64_t last) QUIRE_LAMBDA {
-    float* scores = scratch.scores + query * kSpanTokens;
-    std::uint32_t* weights = scratch.weight_pairs + query * (kSpanTokens / 2);
-    const float before = states.max[query], max = scratch.maxima[query] > before ? scratch.maxima[query] : before;
-    scratch.maxima[query] = max;
-    const __m512 total = all(first, last)
-                             ? weigh_in_pairs(scores, max, weights, [](auto, __m512 x) QUIRE_LAMBDA { return x; })
-                             : weigh_in_pairs(scores, max, weights, [&](auto v, __m512 x) QUIRE_LAMBDA {
-                                 return _mm512_maskz_mov_ps(lanes_in_range(v, first, last), x);
-                               });
-    _mm512_storeu_ps(scores, total);
-  });
-  for_queries([&](std::int64_t query, std::int64_t, std::int64_t) QUIRE_LAMBDA {
-    const float max = scratch.maxima[query];
-    float correction = states.sum[query] == 0 ? 0.f : 1.f;
-    if (states.sum[query] != 0 && states.max[query] != max) {
-      correction = _mm512_cvtss_f32(power_of_two(_mm512_set1_ps((states.max[query] - max) * kLog2OfE)));
-    }
-    const __m512 total = _mm512_loadu_ps(scratch.scores + query * kSpanTokens);
-    states.sum[query] = states.sum[query] * correction + _mm512_reduce_add_ps(total);
-    states.max[query] = max;
-    correct(s, states, query, correction);
-  });
+    sum = sum * correction + _mm512_reduce_add_ps(totals[i]);
+    max = maxima[i];
+    correct(s, states, group.query[i], correction);
+  }
 }
 
 // Four pages, the first of which is number `page`.
 void attend_span_in_pairs(const Stretch& s, const SoftmaxStates& states, std::int64_t page, const Passes& passes,
                           const SpanScratch& scratch) {
-  constexpr std::int64_t kPagePairs = kLine / 2;
   const auto [first, last] = seen_by(passes);
   if (first >= last) return;
-  const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;
-  for (std::int64_t p = first_page; p < end_page; ++p) score_bytes_of_page(s, page + p, p, passes, scratch);
-  weigh_span(s, states, passes, scratch);
-  auto* values = reinterpret_cast<std::uint32_t*>(scratch.values);
-  for (std::int64_t p = first_page; p < end_page; ++p) {
-    make_value_pairs(s.tiles[page + p].values, s.value_stride, first - p * kLine, last - p * kLine,
-                     keys_ahead(s, page + p + kSpanPages), values + p * kPagePairs * s.value_stride);
+  const auto page_after = [](std::int64_t token) { return (token + kLine - 1) / kLine; };
+  ByteTile keys[kSpanPages];
+  float* key_scratch = scratch.keys;
+  for (std::int64_t p = first / kLine; p < page_after(last); ++p) {
+    keys[p] = make_key_bytes(s.tiles[page + p].keys, s.wide.keys.dim, values_ahead(s, page + p), key_scratch);
+    key_scratch += byte_tile_floats(s.wide.keys.dim);
   }
+  QUIRE_ASSERT(key_scratch <= scratch.end, "room for keys");
+  auto* values = reinterpret_cast<std::uint32_t*>(scratch.values);
+  for (std::int64_t p = first / kLine; p < page_after(last); ++p) {
+    make_value_pairs(s.tiles[page + p].values, s.value_stride, first - p * kLine, last - p * kLine,
+                     keys_ahead(s, page + p + kSpanPages), values + p * kLine / 2 * s.value_stride);
+  }
+  GroupAtHand at_hand;
   for_groups(passes, [&](const QueryGroup& group) QUIRE_LAMBDA {
+    const std::uint32_t* queries[kByteQueries] = {};
+    for (int i = 0; i < group.count; ++i) queries[i] = scratch.query_bytes + group.query[i] * (s.query_stride / 2);
+    for (std::int64_t p = group.first / kLine; p < page_after(group.last); ++p) {
+      float* scores[kByteQueries] = {};
+      for (int i = 0; i < group.count; ++i) scores[i] = at_hand.scores[i] + p * kLine;
+      kScoreBytes[group.count - 1](keys[p], queries, s.query_stride / 4, scores);
+      for (int i = 0; s.softcap > 0 && i < group.count; ++i) cap_scores(scores[i], s.softcap);
+    }
+    weigh_group(s, states, group, at_hand);
     const std::int64_t from = group.first / 2, to = (group.last + 1) / 2;
     for (std::int64_t d = 0; d < s.value_stride; d += kLine) {
       const std::uint32_t* weights[kByteQueries] = {};
       float* sums[kByteQueries] = {};
       for (int i = 0; i < group.count; ++i) {
-        weights[i] = scratch.weight_pairs + group.query[i] * (kSpanTokens / 2) + from;
+        weights[i] = at_hand.weights[i] + from;
         sums[i] = states.out + group.query[i] * s.value_stride + d;
       }
       kAddPairs[group.count - 1](values + from * s.value_stride + d, s.value_stride, to - from, weights, sums);
