@@ -13,9 +13,9 @@
 namespace quire {
 namespace {
 
-// About 20 us on current machines: longer than the serial stretches between two loops of a
-// decode step, shorter than a scheduler tick that somebody else could use.
-constexpr int kSpins = 500;
+// About 150 us on current machines: longer than what one thread still has to do when another is done with its share,
+// and longer than it takes to wake a thread that sleeps; shorter than a scheduler tick that somebody else could use.
+constexpr int kSpins = 4000;
 
 void pause_cpu() {
 #if defined(__x86_64__)
