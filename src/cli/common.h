@@ -23,7 +23,7 @@ int report_error(const Error& error);  // prints it, returns the exit status tha
 
 inline constexpr const char* kKernelsHelp =
     "auto (the fastest), exact (the fastest that round nothing to 8 bits), ref (slow truth), portable, avx2, avx512, "
-    "vnni (avx512, activations in 8 bits) or bf16 (vnni, and attention in bf16)";
+    "vnni (avx512, activations in 8 bits) or bf16 (vnni, and attention in bytes and bf16)";
 
 // Options of every command that runs a model.
 struct ModelOptions {

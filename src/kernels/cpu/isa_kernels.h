@@ -159,7 +159,7 @@ struct IsaKernels {
 extern const IsaKernels kPortableKernels;
 extern const IsaKernels kAvx2Kernels;
 extern const IsaKernels kAvx512Kernels;
-extern const IsaKernels kBf16Kernels;  // AVX-512 whose attention multiplies in bf16: pairs.inl
+extern const IsaKernels kBf16Kernels;  // AVX-512 whose attention multiplies bytes and bf16: pairs.inl
 
 void attend_in_bf16(const Stretch& stretch, const SoftmaxStates& states);
 
