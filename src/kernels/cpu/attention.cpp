@@ -38,7 +38,7 @@ thread_local Scratch partials_scratch;
 class AttentionRun {
  public:
   AttentionRun(const IsaKernels& isa, const AttentionParams& p)
-      : isa_(isa), p_(p), group_(*p.kv.group), reader_(p.kv, p.q_heads, p.scale, p.softcap) {
+      : isa_(isa), p_(p), group_(*p.kv.group), reader_(p.kv, p.q_heads, p.scale, p.softcap, isa.rounds_queries) {
     cut();
   }
 
@@ -124,24 +124,26 @@ class AttentionRun {
     return {at + query * reader_.value_stride(), max + query, max + queries(b) + query};
   }
 
-  void attend(const Block& b, std::int64_t kv_head, const Segment& segment, float* part) const {
+  // ahead: what this thread reads after this, or null.
+  void attend(const Block& b, std::int64_t kv_head, const Segment& segment, float* part,
+              const CacheReader::Tiles* ahead) const {
     const SoftmaxStates all = states(b, part);
     std::fill(all.out, all.max, 0.f);
     std::fill(all.max, all.sum, -INFINITY);
     std::fill_n(all.sum, queries(b), 0.f);
-    if (segment.kept) return attend(b, kv_head, Part::kept, segment.index, p_.q, part);
+    if (segment.kept) return attend(b, kv_head, Part::kept, segment.index, p_.q, part, ahead);
     const auto has_sinks = [&](const Piece& piece) {
       return segment.index * kSegmentTokens < piece.table->visible.sinks_at(piece.end() - 1);
     };
     if (std::ranges::any_of(pieces(b), has_sinks)) {
-      attend(b, kv_head, Part::sinks, segment.index, p_.q_sinks, part);
+      attend(b, kv_head, Part::sinks, segment.index, p_.q_sinks, part, nullptr);
     }
-    attend(b, kv_head, Part::usual, segment.index, p_.q, part);
+    attend(b, kv_head, Part::usual, segment.index, p_.q, part, ahead);
   }
 
   // Neighbours that have the same pages here are read once.
-  void attend(const Block& b, std::int64_t kv_head, Part kind, std::int64_t segment, const float* q,
-              float* part) const {
+  void attend(const Block& b, std::int64_t kv_head, Part kind, std::int64_t segment, const float* q, float* part,
+              const CacheReader::Tiles* ahead) const {
     const auto all = pieces(b);
     std::int64_t query = 0;
     for (std::size_t i = 0; i < all.size();) {
@@ -149,7 +151,8 @@ class AttentionRun {
       std::int64_t rows = all[i].rows;
       std::size_t end = i + 1;
       for (; end < all.size() && reader_.tiles(all[end], kind, segment, kv_head) == tiles; ++end) rows += all[end].rows;
-      const Stretch stretch = reader_.stretch(all.subspan(i, end - i), kind, segment, tiles, kv_head, q);
+      const Stretch stretch = reader_.stretch(all.subspan(i, end - i), kind, segment, tiles, kv_head, q,
+                                              end == all.size() ? ahead : nullptr);
       if (stretch.pages > 0) isa_.attend(stretch, states(b, part, query));
       query += rows * reader_.heads();
       i = end;
@@ -186,7 +189,7 @@ class AttentionRun {
     float* total = attention_scratch.total.get<float>(state_floats(b));
     float* part = total;
     for (const Segment& segment : segments(b)) {
-      attend(b, kv_head, segment, part);
+      attend(b, kv_head, segment, part, nullptr);
       if (part != total) merge(b, total, part);
       part = attention_scratch.part.get<float>(state_floats(b));
     }
@@ -217,7 +220,12 @@ class AttentionRun {
     starts.push_back(items.size());
     pool.for_each(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
       const Item& item = items[static_cast<std::size_t>(i)];
-      attend(*item.block, item.kv_head, item.segment, item.part);
+      if (i + 1 == static_cast<std::int64_t>(items.size()))
+        return attend(*item.block, item.kv_head, item.segment, item.part, nullptr);
+      const Item& next = items[static_cast<std::size_t>(i + 1)];
+      const auto ahead = reader_.tiles(pieces_[next.block->first_piece], next.segment.kept ? Part::kept : Part::usual,
+                                       next.segment.index, next.kv_head);
+      attend(*item.block, item.kv_head, item.segment, item.part, &ahead);
     });
     pool.for_each(static_cast<std::int64_t>(starts.size()) - 1, [&](std::int64_t n) {
       const std::size_t first = starts[static_cast<std::size_t>(n)], end = starts[static_cast<std::size_t>(n) + 1];

@@ -1,7 +1,7 @@
 // Attention over a stretch of pages, with an online softmax: four pages at a time, scores of all queries, then their
 // weights, then weighted sums of values. One lane is one token while scores are computed: no horizontal
 // sums, and the softmax works on whole vectors.
-#include "kernels/cpu/pairs.inl"
+#include "kernels/cpu/short_products.inl"
 
 namespace quire {
 namespace {
@@ -53,7 +53,7 @@ QUIRE_INLINE void attend_span(const Stretch& s, const SoftmaxStates& states, std
 }
 
 void attend(const Stretch& s, const SoftmaxStates& states) {
-  if (read_in_pairs(s)) return attend_in_pairs(s, states);
+  if (reads_short(s)) return attend_in_short(s, states);
   for (std::int64_t page = 0; page < s.pages; page += kSpanPages) attend_span(s, states, page);
 }
 

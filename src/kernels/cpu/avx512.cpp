@@ -14,16 +14,32 @@ namespace quire {
 
 namespace {
 
-constexpr IsaKernels table(decltype(IsaKernels::attend) attends) {
-  return {quantize_tile,  panel_bytes,   pack_panel,   multiply_panels, quantize_tile_bytes, multiply_panels_bytes,
-          unpack_row_f32, dot_strip_f32, rms_norm_row, layer_norm_row,  rope_head,           silu_row,
-          gelu_row,       store_tokens,  attends,      score,           hadamard_row,        sum_bytes,
+constexpr IsaKernels table(decltype(IsaKernels::attend) attends, decltype(IsaKernels::rounds_queries) rounds) {
+  return {quantize_tile,
+          panel_bytes,
+          pack_panel,
+          multiply_panels,
+          quantize_tile_bytes,
+          multiply_panels_bytes,
+          unpack_row_f32,
+          dot_strip_f32,
+          rms_norm_row,
+          layer_norm_row,
+          rope_head,
+          silu_row,
+          gelu_row,
+          store_tokens,
+          attends,
+          rounds,
+          score,
+          hadamard_row,
+          sum_bytes,
           int8_products};
 }
 
 }  // namespace
 
-const IsaKernels kAvx512Kernels = table(attend);
-const IsaKernels kBf16Kernels = table(attend_in_bf16);
+const IsaKernels kAvx512Kernels = table(attend, nullptr);
+const IsaKernels kBf16Kernels = table(attend_in_bf16, rounds_queries_in_bf16);
 
 }  // namespace quire

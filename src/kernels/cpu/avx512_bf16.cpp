@@ -8,5 +8,8 @@
 namespace quire {
 
 void attend_in_bf16(const Stretch& stretch, const SoftmaxStates& states) { attend(stretch, states); }
+bool rounds_queries_in_bf16(const PageTileLayouts& wide, const PageTileLayouts& packed) {
+  return reads_short(wide) && reads_short(packed);
+}
 
 }  // namespace quire

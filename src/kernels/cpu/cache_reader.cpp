@@ -19,7 +19,8 @@ thread_local ReaderScratch reader_scratch;
 
 }  // namespace
 
-CacheReader::CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, float softcap)
+CacheReader::CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, float softcap,
+                         bool (*rounds_itself)(const PageTileLayouts& wide, const PageTileLayouts& packed))
     : kv_(kv),
       group_(*kv.group),
       q_heads_(q_heads),
@@ -31,7 +32,8 @@ CacheReader::CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, 
       softcap_(softcap),
       wide_(tile_layouts(group_.wide)),
       packed_(group_.lossless ? wide_ : tile_layouts(group_.packed)),
-      rounds_queries_(meets_query_codes(packed_.keys.format, packed_.keys.order, packed_.latent)) {
+      rounds_queries_(meets_query_codes(packed_.keys.format, packed_.keys.order, packed_.latent) &&
+                      (rounds_itself == nullptr || !rounds_itself(wide_, packed_))) {
   QUIRE_ASSERT(wide_.values.order == KvOrder::rows && packed_.values.order == KvOrder::rows, "values lie in rows");
 }
 
@@ -102,7 +104,7 @@ QueryCodes CacheReader::rounded(const float* scaled, std::int64_t queries) const
 }
 
 Stretch CacheReader::stretch(std::span<const Piece> pieces, Part part, std::int64_t segment, const Tiles& tiles,
-                             std::int64_t kv_head, const float* q) const {
+                             std::int64_t kv_head, const float* q, const Tiles* ahead) const {
   const bool nothing = std::ranges::all_of(tiles, [](const PageTiles& t) { return t.values == nullptr; });
   if (nothing) return {};
   std::int64_t queries = 0;
@@ -128,9 +130,14 @@ Stretch CacheReader::stretch(std::span<const Piece> pieces, Part part, std::int6
   const bool meets_codes = rounds_queries_ && std::ranges::any_of(tiles, &PageTiles::packed);
   const QueryCodes codes = meets_codes ? rounded(scaled, queries) : QueryCodes{};
   float* memory = scratch.stretch.get<float>(stretch_scratch_floats(queries, query_stride_, value_stride_));
-  return {wide_,         packed_,       tiles.data(), kSegmentPages, segment * kSegmentTokens,
-          scaled,        codes,         first,        last,          queries,
-          query_stride_, value_stride_, softcap_,     memory};
+  return {wide_,         packed_,
+          tiles.data(),  ahead == nullptr ? nullptr : ahead->data(),
+          kSegmentPages, segment * kSegmentTokens,
+          scaled,        codes,
+          first,         last,
+          queries,       query_stride_,
+          value_stride_, softcap_,
+          memory};
 }
 
 }  // namespace quire

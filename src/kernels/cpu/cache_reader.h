@@ -33,7 +33,9 @@ enum class Part { kept, sinks, usual };
 
 class CacheReader {
  public:
-  CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, float softcap);
+  // rounds_itself: whether a kernel rounds queries in its own way, so that none need be rounded for it; or null.
+  CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, float softcap,
+              bool (*rounds_itself)(const PageTileLayouts& wide, const PageTileLayouts& packed) = nullptr);
 
   std::int64_t heads() const { return heads_; }  // query heads of a KV head
   std::int64_t value_stride() const { return value_stride_; }
@@ -51,7 +53,7 @@ class CacheReader {
   // The queries of pieces that all have these tiles. Pages is 0 where none of them sees anything. What
   // it points to is this thread's, until the next call.
   Stretch stretch(std::span<const Piece> pieces, Part part, std::int64_t segment, const Tiles& tiles,
-                  std::int64_t kv_head, const float* q) const;
+                  std::int64_t kv_head, const float* q, const Tiles* ahead = nullptr) const;
 
  private:
   struct Range {

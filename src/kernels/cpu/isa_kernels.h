@@ -81,6 +81,7 @@ struct QueryCodes {
 struct Stretch {
   PageTileLayouts wide, packed;
   const PageTiles* tiles;  // [pages]
+  const PageTiles* ahead;  // [kSpanPages]: what will be read next; or null
   std::int64_t pages;
   std::int64_t begin;  // position of the first page's first token
   const float* q;      // [queries, query_stride], scaled
@@ -148,6 +149,8 @@ struct IsaKernels {
   void (*store_tokens)(const TileLayout& tile_layout, const float* x, std::int64_t x_stride, std::int64_t token,
                        std::int64_t count, std::byte* tile);
   void (*attend)(const Stretch& stretch, const SoftmaxStates& states);
+  // Whether it rounds queries itself, where keys would otherwise meet Stretch::query_codes. Null: never.
+  bool (*rounds_queries)(const PageTileLayouts& wide, const PageTileLayouts& packed);
   // sums[pages * 32]: adds exp(score - log_sum_exp) of each query in order.
   void (*score)(const Stretch& stretch, const float* log_sum_exp, float* sums);
   void (*hadamard_row)(float* x, std::int64_t dim);
@@ -159,8 +162,9 @@ struct IsaKernels {
 extern const IsaKernels kPortableKernels;
 extern const IsaKernels kAvx2Kernels;
 extern const IsaKernels kAvx512Kernels;
-extern const IsaKernels kBf16Kernels;  // AVX-512 whose attention multiplies bytes and bf16: pairs.inl
+extern const IsaKernels kBf16Kernels;  // AVX-512 whose attention multiplies bytes and bf16: short_products.inl
 
 void attend_in_bf16(const Stretch& stretch, const SoftmaxStates& states);
+bool rounds_queries_in_bf16(const PageTileLayouts& wide, const PageTileLayouts& packed);
 
 }  // namespace quire

@@ -1,13 +1,13 @@
-// Scores as products of bytes: keys of f16 pages and queries are rounded to 8 bits, with a scale per 32 dimensions.
-// Keys are made unsigned by an offset, which is taken off again by the sum of the query it was multiplied with.
-#include "kernels/cpu/span.inl"
+// Scores as products of bytes: queries are rounded to 8 bits, with a scale per 32 dimensions, and so are keys of f16
+// pages; those of fewer bits are what they are. Keys are made unsigned by an offset, which is taken off again by the
+// sum of the query it was multiplied with.
+#include "kernels/cpu/byte_lines.inl"
 
 namespace quire {
 namespace {
 
 #if defined(__AVX512BF16__)
 
-constexpr int kByteQueries = 6;  // 6 x 2 sums are enough to hide how long a product takes
 constexpr std::int64_t kByteDims = 32;
 constexpr std::int64_t kBytesOffset = 128;
 
@@ -16,6 +16,8 @@ struct ByteTile {
   const std::uint32_t* codes;  // [dim / 4, 32 tokens], four dimensions each
   const float* scales;         // [dim / 32, 32]
   std::int64_t dim;
+  const std::byte* next;  // fetched while these are multiplied
+  int lines_each;         // with each four dimensions
 };
 
 constexpr std::int64_t byte_tile_floats(std::int64_t dim) {
@@ -46,13 +48,36 @@ QUIRE_INLINE __m512i low_bytes(__m512 a, __m512 b, __m512 c, __m512 d) {
   return _mm512_mask_blend_epi16(0xAAAAAAAAu, front, _mm512_slli_epi32(back, 16));
 }
 
-ByteTile make_key_bytes(const std::byte* tile, std::int64_t dim, const Ahead& ahead, float* scratch) {
+template <KvFormat kFormat>
+ByteTile make_key_bytes(const TileLayout& l, const std::byte* tile, const std::byte* next, float* scratch) {
+  constexpr std::int64_t kLineBytes = kFormat == KvFormat::q8 ? kLine : kLine / 2;
+  auto* codes = reinterpret_cast<std::uint32_t*>(scratch);
+  float* scales = scratch + l.dim / 4 * kLine;
+  const ByteTile made{codes, scales, l.dim, next, kByteLines * kLineBytes / kCacheLine};
+  for (std::int64_t i = l.scales; i < l.bytes; i += kCacheLine) fetch_ahead(next + i);
+  const __m512i offset = _mm512_set1_epi8(static_cast<char>(kBytesOffset));
+  for (std::int64_t d = 0; d < l.dim; d += kByteLines, codes += kLine) {
+    const FourLines four = four_lines<kFormat>(tile + d * kLineBytes, kLineBytes);
+    _mm512_store_si512(codes, _mm512_xor_si512(four.left, offset));
+    _mm512_store_si512(codes + 16, _mm512_xor_si512(four.right, offset));
+  }
+  for (std::int64_t begin = 0; begin < l.dim; begin += kByteDims, scales += kLine) {
+    const std::byte* group = tile + l.scales + begin / l.group_dims * (2 * kLine);
+    unrolled<2>([&](auto half) QUIRE_LAMBDA {
+      const __m256i bf16 = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + 32 * half));
+      _mm512_store_si512(scales + 16 * half, _mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
+    });
+  }
+  return made;
+}
+
+ByteTile make_key_bytes_of_f16(const std::byte* tile, std::int64_t dim, const std::byte* next, float* scratch) {
+  constexpr std::int64_t kLineBytes = 2 * kLine;
   auto* codes = reinterpret_cast<std::uint32_t*>(scratch);
   float* scales = scratch + dim / 4 * kLine;
-  const ByteTile made{codes, scales, dim};
-  constexpr std::int64_t kLineBytes = 2 * kLine;
-  Lines lines = lines_at_hand(tile, kLineBytes);
-  ahead.while_reading(lines, dim);
+  // Half of what comes next is fetched here, which takes as long as products do.
+  constexpr int kLinesEach = kByteLines * kLineBytes / kCacheLine / 2;
+  const ByteTile made{codes, scales, dim, next + dim * kLineBytes / 2, kLinesEach};
   // Adding 1.5 * 2^23 rounds to a whole number, which is in the low bits.
   const __m512 magic = _mm512_set1_ps(0x1.8p23f + static_cast<float>(kBytesOffset));
   for (std::int64_t begin = 0; begin < dim; begin += kByteDims, scales += kLine) {
@@ -65,11 +90,11 @@ ByteTile make_key_bytes(const std::byte* tile, std::int64_t dim, const Ahead& ah
     __m512 inverse[2];
     make_key_scales(_mm512_castsi512_si256(largest), scales, inverse[0]);
     make_key_scales(_mm512_extracti64x4_epi64(largest, 1), scales + 16, inverse[1]);
-    for (std::int64_t d = begin; d < end; d += 4, lines = lines.from(4), codes += kLine) {
-      for (int i = 0; i < 4; ++i) fetch_ahead(lines.ahead + i * lines.ahead_stride);
+    for (std::int64_t d = begin; d < end; d += 4, codes += kLine) {
+      fetch_with_step<kLinesEach>(next, d / 4);
       unrolled<2>([&](auto half) QUIRE_LAMBDA {
         const auto rounded = [&](std::int64_t line) QUIRE_LAMBDA {
-          const __m512 key = floats_of_f16(lines.codes + line * kLineBytes + 32 * half);
+          const __m512 key = floats_of_f16(tile + (d + line) * kLineBytes + 32 * half);
           return _mm512_fmadd_ps(key, inverse[half], magic);
         };
         _mm512_store_si512(codes + 16 * half, low_bytes(rounded(0), rounded(1), rounded(2), rounded(3)));
@@ -77,6 +102,18 @@ ByteTile make_key_bytes(const std::byte* tile, std::int64_t dim, const Ahead& ah
     }
   }
   return made;
+}
+
+QUIRE_INLINE ByteTile make_key_bytes(const TileLayout& l, const std::byte* tile, const std::byte* next,
+                                     float* scratch) {
+  switch (l.format) {
+    case KvFormat::q8:
+      return make_key_bytes<KvFormat::q8>(l, tile, next, scratch);
+    case KvFormat::q4:
+      return make_key_bytes<KvFormat::q4>(l, tile, next, scratch);
+    default:
+      return make_key_bytes_of_f16(tile, l.dim, next, scratch);
+  }
 }
 
 // [stride / 4] codes, four each; then of each 32 dimensions the scale and what the keys' offset adds. Where one is not
@@ -110,41 +147,40 @@ QUIRE_INLINE void make_query_bytes(const float* x, std::int64_t stride, std::uin
 }
 
 // scales_at: where a query has those, after its codes.
-template <int kQueries>
-void score_bytes(const ByteTile& keys, const std::uint32_t* const* queries, std::int64_t scales_at,
-                 float* const* scores) {
-  const std::uint32_t* codes = keys.codes;
-  const float* key_scales = keys.scales;
-  for (std::int64_t begin = 0; begin < keys.dim; begin += kByteDims, scales_at += 2, key_scales += kLine) {
-    const std::int64_t fours = (begin + kByteDims < keys.dim ? kByteDims : keys.dim - begin) / 4;
-    __m512i total[kQueries][2];
-    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
-      total[i][0] = total[i][1] = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][scales_at + 1]));
-    });
-    for (std::int64_t n = begin / 4; n < begin / 4 + fours; ++n, codes += kLine) {
-      const __m512i left = _mm512_load_si512(codes), right = _mm512_load_si512(codes + 16);
+template <int kQueries, int kLinesEach>
+struct ScoreBytes {
+  static void call(const ByteTile& keys, const std::uint32_t* const* queries, std::int64_t scales_at,
+                   float* const* scores) {
+    const std::uint32_t* codes = keys.codes;
+    const float* key_scales = keys.scales;
+    for (std::int64_t begin = 0; begin < keys.dim; begin += kByteDims, scales_at += 2, key_scales += kLine) {
+      const std::int64_t fours = (begin + kByteDims < keys.dim ? kByteDims : keys.dim - begin) / 4;
+      __m512i total[kQueries][2];
       unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
-        const __m512i query = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][n]));
-        total[i][0] = _mm512_dpbusd_epi32(total[i][0], left, query);
-        total[i][1] = _mm512_dpbusd_epi32(total[i][1], right, query);
+        total[i][0] = total[i][1] = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][scales_at + 1]));
+      });
+      for (std::int64_t n = begin / 4; n < begin / 4 + fours; ++n, codes += kLine) {
+        fetch_with_step<kLinesEach>(keys.next, n);
+        const __m512i left = _mm512_load_si512(codes), right = _mm512_load_si512(codes + 16);
+        unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+          const __m512i query = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][n]));
+          total[i][0] = _mm512_dpbusd_epi32(total[i][0], left, query);
+          total[i][1] = _mm512_dpbusd_epi32(total[i][1], right, query);
+        });
+      }
+      unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+        float scale;
+        std::memcpy(&scale, queries[i] + scales_at, sizeof scale);
+        unrolled<2>([&](auto half) QUIRE_LAMBDA {
+          const __m512 both = _mm512_mul_ps(_mm512_load_ps(key_scales + 16 * half), _mm512_set1_ps(scale));
+          const __m512 sum = _mm512_cvtepi32_ps(total[i][half]);
+          float* to = scores[i] + 16 * half;
+          _mm512_storeu_ps(to, begin == 0 ? _mm512_mul_ps(sum, both) : _mm512_fmadd_ps(sum, both, _mm512_loadu_ps(to)));
+        });
       });
     }
-    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
-      float scale;
-      std::memcpy(&scale, queries[i] + scales_at, sizeof scale);
-      unrolled<2>([&](auto half) QUIRE_LAMBDA {
-        const __m512 both = _mm512_mul_ps(_mm512_load_ps(key_scales + 16 * half), _mm512_set1_ps(scale));
-        const __m512 sum = _mm512_cvtepi32_ps(total[i][half]);
-        float* to = scores[i] + 16 * half;
-        _mm512_storeu_ps(to, begin == 0 ? _mm512_mul_ps(sum, both) : _mm512_fmadd_ps(sum, both, _mm512_loadu_ps(to)));
-      });
-    });
   }
-}
-
-using ScoreBytes = decltype(&score_bytes<1>);
-constexpr ScoreBytes kScoreBytes[kByteQueries] = {score_bytes<1>, score_bytes<2>, score_bytes<3>,
-                                                  score_bytes<4>, score_bytes<5>, score_bytes<6>};
+};
 
 #endif
 

@@ -1,0 +1,84 @@
+// Attention where the machine adds up short products: scores are products of bytes (key_bytes.inl), weighted sums of
+// values products of bytes (value_bytes.inl) or of bf16 (value_pairs.inl). Whether a page is read so depends on its
+// layout alone, so that one query or many give the same bits.
+#include "kernels/cpu/span_values.inl"
+
+namespace quire {
+namespace {
+
+#if defined(__AVX512BF16__)
+
+// Four pages, the first of which is number `page`. Where few queries read them, keys and values are multiplied as soon
+// as they are made: what is fetched meanwhile has more time to come.
+void attend_span_in_short(const Stretch& s, const SoftmaxStates& states, std::int64_t page, const Passes& passes,
+                          const SpanScratch& scratch) {
+  const auto [first, last] = seen_by(passes);
+  if (first >= last) return;
+  ByteTile keys[kSpanPages];
+  float* key_scratch = scratch.keys;
+  SpanValues values(s, page, scratch.values);
+  const auto make_keys = [&](std::int64_t p) QUIRE_LAMBDA {
+    const PageTiles& tiles = s.tiles[page + p];
+    const TileLayout& layout = (tiles.packed ? s.packed : s.wide).keys;
+    keys[p] = make_key_bytes(layout, tiles.keys, tiles_ahead(s, page + p).keys, key_scratch);
+    key_scratch += byte_tile_floats(layout.dim);
+  };
+  const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;
+  const bool one_group = count_queries(passes) <= kByteQueries;
+  if (!one_group) {
+    for (std::int64_t p = first_page; p < end_page; ++p) make_keys(p);
+    for (std::int64_t p = first_page; p < end_page; ++p) values.make(p, first, last);
+  }
+  GroupAtHand at_hand;
+  bool first_group = true;
+  for_groups(passes, [&](const QueryGroup& group) QUIRE_LAMBDA {
+    const std::uint32_t* queries[kByteQueries] = {};
+    for (int i = 0; i < group.count; ++i) queries[i] = scratch.query_bytes + group.query[i] * (s.query_stride / 2);
+    for (std::int64_t p = group.first / kLine; p * kLine < group.last; ++p) {
+      if (one_group) make_keys(p);
+      float* scores[kByteQueries] = {};
+      for (int i = 0; i < group.count; ++i) scores[i] = at_hand.scores[i] + p * kLine;
+      const int lines_each = first_group ? keys[p].lines_each : 0;
+      ByLinesAndQueries<ScoreBytes>::with(lines_each, group.count)(keys[p], queries, s.query_stride / 4, scores);
+      for (int i = 0; s.softcap > 0 && i < group.count; ++i) cap_scores(scores[i], s.softcap);
+    }
+    weigh_group(s, states, group, at_hand);
+    if (one_group) return values.make_and_add(states, group, at_hand);
+    values.add(states, group, at_hand, first_group);
+    first_group = false;
+  });
+  QUIRE_ASSERT(key_scratch <= scratch.end, "room for keys");
+  QUIRE_ASSERT(values.scratch_end() <= scratch.keys, "room for values");
+}
+
+void attend_in_short(const Stretch& s, const SoftmaxStates& states) {
+  const SpanScratch scratch(s);
+  for (std::int64_t i = 0; i < s.queries; ++i) {
+    make_query_bytes(s.q + i * s.query_stride, s.query_stride, scratch.query_bytes + i * (s.query_stride / 2));
+  }
+  // Most spans of a long prompt are seen by all: their passes are the same.
+  std::int64_t seen_from = 0, seen_to = INT64_MAX;
+  for (std::int64_t i = 0; i < s.queries; ++i) {
+    seen_from = s.first[i] > seen_from ? s.first[i] : seen_from;
+    seen_to = s.last[i] < seen_to ? s.last[i] : seen_to;
+  }
+  Passes passes{};
+  bool of_all = false;
+  for (std::int64_t page = 0; page < s.pages; page += kSpanPages) {
+    const std::int64_t begin = s.begin + page * kPageTokens;
+    const bool all_see = seen_from <= begin && begin + kSpanTokens <= seen_to;
+    if (!of_all || !all_see) passes = passes_over(s, begin, kSpanTokens, scratch.passes);
+    of_all = all_see;
+    attend_span_in_short(s, states, page, passes, scratch);
+  }
+}
+
+#else
+
+QUIRE_INLINE bool reads_short(const Stretch&) { return false; }
+QUIRE_INLINE void attend_in_short(const Stretch&, const SoftmaxStates&) {}
+
+#endif
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,151 @@
+// Values of a span as products read them, each page's as bytes or as pairs.
+#include "kernels/cpu/weigh.inl"
+
+namespace quire {
+namespace {
+
+#if defined(__AVX512BF16__)
+
+QUIRE_INLINE bool reads_short(const PageTileLayouts& layout) {
+  const auto can_read = [](KvFormat format) {
+    return format == KvFormat::f16 || format == KvFormat::q8 || format == KvFormat::q4;
+  };
+  return !layout.latent && can_read(layout.keys.format) && layout.keys.order == KvOrder::lanes &&
+         layout.keys.dim % kByteLines == 0 && can_read(layout.values.format) && layout.values.dim % kLine == 0;
+}
+QUIRE_INLINE bool reads_short(const Stretch& s) { return reads_short(s.wide) && reads_short(s.packed); }
+
+class SpanValues {
+ public:
+  SpanValues(const Stretch& s, std::int64_t page, float* scratch)
+      : s_(s),
+        page_(page),
+        pairs_(reinterpret_cast<std::uint32_t*>(take(scratch, kSpanTokens / 2 * s.value_stride))),
+        codes_(reinterpret_cast<std::uint32_t*>(take(scratch, kSpanTokens / 4 * s.value_stride))),
+        scratch_(scratch) {}
+
+  // Page p, of whose tokens those in [first, last) of the span are seen.
+  QUIRE_INLINE void make(std::int64_t p, std::int64_t first, std::int64_t last) {
+    const TileLayout& l = layout(p);
+    const std::byte* tile = s_.tiles[page_ + p].values;
+    next_.tiles[p] = tiles_ahead(s_, page_ + p).values;
+    std::uint32_t* codes = codes_ + p * (kLine / 4) * s_.value_stride;
+    if (l.format == KvFormat::q8) {
+      make_value_bytes<KvFormat::q8>(l, tile, codes);
+    } else if (l.format == KvFormat::q4) {
+      make_value_bytes<KvFormat::q4>(l, tile, codes);
+    } else {
+      return make_value_pairs(tile, s_.value_stride, first - p * kLine, last - p * kLine,
+                              pairs_ + p * (kLine / 2) * s_.value_stride);
+    }
+    bytes_[p] = make_value_scales(l, tile, scratch_);
+    for (std::int64_t i = l.scales; i < l.bytes; i += kCacheLine) fetch_ahead(next_.tiles[p] + i);
+  }
+  const float* scratch_end() const { return scratch_; }
+
+  // Weighted sums of pages that were made; what comes next is fetched for the first group alone.
+  QUIRE_INLINE void add(const SoftmaxStates& states, const QueryGroup& group, GroupAtHand& at_hand, bool fetches) {
+    for (std::int64_t p = group.first / kLine, end; p * kLine < group.last; p = end) {
+      end = end_of_alike(p, group.last);
+      if (in_bytes(p)) {
+        add_bytes(states, group, at_hand, p, end, fetches);
+      } else {
+        add_pairs(states, group, at_hand, p, end, fetches);
+      }
+    }
+  }
+  // The same for the only group, each page made when its turn comes. The sums of bytes are rounded once for all.
+  QUIRE_INLINE void make_and_add(const SoftmaxStates& states, const QueryGroup& group, GroupAtHand& at_hand) {
+    for (std::int64_t p = group.first / kLine, end; p * kLine < group.last; p = end) {
+      end = in_bytes(p) ? end_of_alike(p, group.last) : p + 1;
+      for (std::int64_t i = p; i < end; ++i) make(i, group.first, group.last);
+      if (in_bytes(p)) {
+        add_bytes(states, group, at_hand, p, end, true);
+      } else {
+        add_pairs(states, group, at_hand, p, end, true);
+      }
+    }
+  }
+
+ private:
+  QUIRE_INLINE const TileLayout& layout(std::int64_t p) const {
+    return (s_.tiles[page_ + p].packed ? s_.packed : s_.wide).values;
+  }
+  QUIRE_INLINE bool in_bytes(std::int64_t p) const { return layout(p).format != KvFormat::f16; }
+
+  // Pages from p on that are read as it is.
+  QUIRE_INLINE std::int64_t end_of_alike(std::int64_t p, std::int64_t last) const {
+    std::int64_t end = p + 1;
+    while (end * kLine < last && in_bytes(end) == in_bytes(p)) ++end;
+    return end;
+  }
+
+  // After 32 dimensions: what was fetched with them is behind.
+  QUIRE_INLINE void advance(std::int64_t first_page, std::int64_t end_page, std::int64_t lines) {
+    for (std::int64_t p = first_page; p < end_page; ++p) next_.tiles[p] += lines * kCacheLine;
+  }
+
+  QUIRE_INLINE void add_pairs(const SoftmaxStates& states, const QueryGroup& group, const GroupAtHand& at_hand,
+                              std::int64_t first_page, std::int64_t end_page, bool fetches) {
+    const std::int64_t first = first_page * kLine, end = end_page * kLine;
+    const std::int64_t from = (group.first > first ? group.first : first) / 2;
+    const std::int64_t to = ((group.last < end ? group.last : end) + 1) / 2;
+    const int lines_each = fetches ? 2 : 0;
+    const std::uint32_t* weights[kByteQueries] = {};
+    for (int i = 0; i < group.count; ++i) weights[i] = at_hand.weights[i];
+    for (std::int64_t d = 0; d < s_.value_stride; d += kLine) {
+      float* sums[kByteQueries] = {};
+      for (int i = 0; i < group.count; ++i) sums[i] = states.out + group.query[i] * s_.value_stride + d;
+      ByLinesAndQueries<AddPairs>::with(lines_each, group.count)(pairs_ + d, s_.value_stride, from, to, weights, sums,
+                                                                 next_);
+      advance(first_page, end_page, lines_each * kLine / 2);
+    }
+  }
+
+  QUIRE_INLINE void add_bytes(const SoftmaxStates& states, const QueryGroup& group, GroupAtHand& at_hand,
+                              std::int64_t first_page, std::int64_t end_page, bool fetches) {
+    const TileLayout& l = layout(first_page);
+    const int lines_each = !fetches ? 0 : l.format == KvFormat::q8 ? 2 : 1;
+    float units[kByteQueries] = {};
+    for (std::int64_t d = 0; d < s_.value_stride; d += kLine) {
+      for (int i = 0; d % l.group_dims == 0 && i < group.count; ++i) {
+        const std::int64_t g = d / l.group_dims;
+        const float largest =
+            at_hand.largest[i] * largest_scale_of(g, first_page, end_page, group.from[i], group.to[i]);
+        units[i] = round_weights(at_hand.scores[i], bytes_, g, first_page, end_page, largest, at_hand.bytes[i]);
+      }
+      float* sums[kByteQueries] = {};
+      for (int i = 0; i < group.count; ++i) sums[i] = states.out + group.query[i] * s_.value_stride + d;
+      ByLinesAndQueries<AddBytes>::with(lines_each, group.count)(
+          codes_ + d, s_.value_stride, first_page * kLine / 4, end_page * kLine / 4, at_hand.bytes, units, sums, next_);
+      advance(first_page, end_page, lines_each * kLine / 4);
+    }
+  }
+
+  // Of the tokens [from, to) that a query sees, whoever else is computed with it, and whatever lies beside them.
+  QUIRE_INLINE float largest_scale_of(std::int64_t group, std::int64_t first_page, std::int64_t end_page,
+                                      std::int64_t from, std::int64_t to) const {
+    float largest = 0;
+    for (std::int64_t p = first_page; p < end_page; ++p) {
+      const std::int64_t first = from - p * kLine, last = to - p * kLine;
+      const bool whole = first <= 0 && last >= kLine;
+      const float here =
+          whole ? bytes_[p].largest[group] : largest_scale(bytes_[p].scales + group * kLine, first, last);
+      if (!(here <= largest)) largest = here;
+    }
+    return largest;
+  }
+
+  const Stretch& s_;
+  std::int64_t page_;
+  std::uint32_t* pairs_;  // [kSpanTokens / 2, dim]
+  std::uint32_t* codes_;  // [kSpanTokens / 4, dim]
+  float* scratch_;
+  ByteValues bytes_[kSpanPages];
+  NextValues next_{};
+};
+
+#endif
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,140 @@
+// Scores of a span become weights, a few queries at a time.
+#include "kernels/cpu/value_pairs.inl"
+
+namespace quire {
+namespace {
+
+#if defined(__AVX512BF16__)
+
+// Queries of two passes.
+struct QueryGroup {
+  std::int32_t query[kByteQueries];
+  std::int32_t from[kByteQueries], to[kByteQueries];  // tokens of the span that each sees
+  std::int64_t first = kSpanTokens, last = 0;         // what any of them sees
+  int count = 0;
+};
+template <class Body>
+QUIRE_INLINE void for_groups(const Passes& passes, Body&& body) {
+  for (const Pass* pass = passes.begin(); pass != passes.end();) {
+    QueryGroup group;
+    for (; pass != passes.end() && group.count + pass->count <= kByteQueries; ++pass) {
+      for (int i = 0; i < pass->count; ++i) {
+        group.query[group.count] = pass->query[i];
+        group.from[group.count] = pass->first[i];
+        group.to[group.count++] = pass->last[i];
+        group.first = pass->first[i] < group.first ? pass->first[i] : group.first;
+        group.last = pass->last[i] > group.last ? pass->last[i] : group.last;
+      }
+    }
+    QUIRE_ASSERT(group.count > 0, "a pass has queries");
+    body(group);
+  }
+}
+
+QUIRE_INLINE int count_queries(const Passes& passes) {
+  int count = 0;
+  for (const Pass& pass : passes) count += pass.count;
+  return count;
+}
+
+// exp(x ln 2) for x <= 0, off by less than one in ten thousand.
+QUIRE_INLINE __m512 power_of_two(__m512 x) {
+  x = _mm512_max_ps(x, _mm512_set1_ps(-126.f));
+  const __m512 whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 rest = _mm512_sub_ps(x, whole);
+  __m512 series = _mm512_set1_ps(0.0551716648f);
+  series = _mm512_fmadd_ps(series, rest, _mm512_set1_ps(0.2426111251f));
+  series = _mm512_fmadd_ps(series, rest, _mm512_set1_ps(0.6932609677f));
+  series = _mm512_fmadd_ps(series, rest, _mm512_set1_ps(0.9999280572f));
+  return _mm512_scalef_ps(series, whole);
+}
+
+constexpr int kSpanVectors = kSpanTokens / 16;
+constexpr float kLog2OfE = 1.44269504f;
+
+// The largest of a query's scores of tokens [first, last).
+QUIRE_INLINE float largest_score(const float* scores, std::int64_t first, std::int64_t last) {
+  __m512 largest[2] = {_mm512_set1_ps(kMinusInfinity), _mm512_set1_ps(kMinusInfinity)};
+  unrolled<kSpanVectors>([&](auto v) QUIRE_LAMBDA {
+    const __m512 here = _mm512_loadu_ps(scores + 16 * v);
+    largest[v % 2] = _mm512_mask_max_ps(largest[v % 2], lanes_in_range(v, first, last), largest[v % 2], here);
+  });
+  return _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]));
+}
+QUIRE_INLINE float largest_score_of_all(const float* scores) {
+  __m512 largest[kSpanVectors];
+  unrolled<kSpanVectors>([&](auto v) QUIRE_LAMBDA { largest[v] = _mm512_loadu_ps(scores + 16 * v); });
+  unrolled<3>([&](auto level) QUIRE_LAMBDA {
+    constexpr int kHalf = kSpanVectors >> (level + 1);
+    unrolled<kHalf>([&](auto v) QUIRE_LAMBDA { largest[v] = _mm512_max_ps(largest[v], largest[v + kHalf]); });
+  });
+  return _mm512_reduce_max_ps(largest[0]);
+}
+
+// exp(score - max) of the tokens that are seen, zero beside them, in place of scores and in pairs. Returns their sum in
+// sixteen parts.
+template <class Keep>
+QUIRE_INLINE __m512 weigh_in_pairs(float* scores, float max, std::uint32_t* weights, Keep&& keep) {
+  const __m512 slope = _mm512_set1_ps(kLog2OfE), shift = _mm512_set1_ps(-max * kLog2OfE);
+  __m512 total[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+  unrolled<kSpanVectors / 2>([&](auto pair) QUIRE_LAMBDA {
+    __m512 weight[2];
+    unrolled<2>([&](auto i) QUIRE_LAMBDA {
+      const __m512 power = _mm512_fmadd_ps(_mm512_loadu_ps(scores + 16 * (2 * pair + i)), slope, shift);
+      weight[i] = keep(2 * pair + i, power_of_two(power));
+      _mm512_store_ps(scores + 16 * (2 * pair + i), weight[i]);
+      total[i] = _mm512_add_ps(total[i], weight[i]);
+    });
+    const __m512bh both = _mm512_cvtne2ps_pbh(weight[1], weight[0]);
+    _mm512_storeu_si512(weights + 16 * pair, reinterpret_cast<__m512i>(both));
+  });
+  return _mm512_add_ps(total[0], total[1]);
+}
+
+// Queries that are at hand together: what they are multiplied with stays in the first-level cache meanwhile.
+struct GroupAtHand {
+  alignas(64) float scores[kByteQueries][kSpanTokens];  // then weights
+  alignas(64) std::uint32_t weights[kByteQueries][kSpanTokens / 2];
+  WeightBytes bytes[kByteQueries];
+  float largest[kByteQueries];  // weight in this span
+};
+
+// Scores become weights, the queries' maxima and sums go on. In loops of their own, each with little to wait for: sums
+// across lanes of one query are made while others are at hand.
+QUIRE_INLINE void weigh_group(const Stretch& s, const SoftmaxStates& states, const QueryGroup& group,
+                              GroupAtHand& at_hand) {
+  const auto all = [&](int i) { return group.from[i] == 0 && group.to[i] == kSpanTokens; };
+  float maxima[kByteQueries];
+  for (int i = 0; i < group.count; ++i) {
+    const float* scores = at_hand.scores[i];
+    const float here = all(i) ? largest_score_of_all(scores) : largest_score(scores, group.from[i], group.to[i]);
+    const float before = states.max[group.query[i]];
+    maxima[i] = here > before ? here : before;
+    at_hand.largest[i] = _mm512_cvtss_f32(power_of_two(_mm512_set1_ps((here - maxima[i]) * kLog2OfE)));
+  }
+  __m512 totals[kByteQueries];
+  for (int i = 0; i < group.count; ++i) {
+    float* scores = at_hand.scores[i];
+    totals[i] =
+        all(i) ? weigh_in_pairs(scores, maxima[i], at_hand.weights[i], [](auto, __m512 x) QUIRE_LAMBDA { return x; })
+               : weigh_in_pairs(scores, maxima[i], at_hand.weights[i], [&](auto v, __m512 x) QUIRE_LAMBDA {
+                   return _mm512_maskz_mov_ps(lanes_in_range(v, group.from[i], group.to[i]), x);
+                 });
+  }
+  for (int i = 0; i < group.count; ++i) {
+    float& max = states.max[group.query[i]];
+    float& sum = states.sum[group.query[i]];
+    float correction = sum == 0 ? 0.f : 1.f;
+    if (sum != 0 && max != maxima[i]) {
+      correction = _mm512_cvtss_f32(power_of_two(_mm512_set1_ps((max - maxima[i]) * kLog2OfE)));
+    }
+    sum = sum * correction + _mm512_reduce_add_ps(totals[i]);
+    max = maxima[i];
+    correct(s, states, group.query[i], correction);
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace quire
