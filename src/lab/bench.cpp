@@ -167,7 +167,8 @@ Result<void> Bench::decode_batch(BenchResult& result, const BenchOptions& option
 }
 
 Result<BenchResult> Bench::run(const BenchWork& work, const BenchOptions& options) {
-  const std::int64_t context = model_->info().context;
+  // Where a window moves on, one sequence may go on without end.
+  const std::int64_t context = work.batch == 1 ? session_.context() : model_->info().context;
   if (work.tokens < 1 || work.depth < 0 || work.batch < 1 || work.shared_prefix < 0 ||
       work.shared_prefix > work.depth || work.depth + work.tokens > context) {
     return fail(
