@@ -16,9 +16,9 @@ constexpr std::int64_t kFewRows = 2;  // or a prompt would never end
 // grow and take longer: what prompts may add shrinks by as much, but not below a share of the step. To be careful does
 // not pay: few rows of a prompt read all keys before them too, so it would take ever longer and answers grow ever
 // longer.
-constexpr double kMostGrowth = 2.3, kLeastGrowth = 2;
+constexpr double kMostGrowth = 2.15, kLeastGrowth = 1.9;
 constexpr double kWeightOfNewDeviation = 0.02, kLargestDeviation = 0.5;
-constexpr double kLeastShare = 0.6;
+constexpr double kLeastShare = 0.5;
 
 void learn(double& average, double value) {
   average = average == 0 ? value : average + kWeightOfNew * (value - average);
