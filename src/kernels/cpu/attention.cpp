@@ -1,8 +1,10 @@
 // Attention on a CPU: how the work is cut, and how its parts are joined. What is computed together
 // (rows, sequences, a shared prefix) and by which thread never shows in the bits.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "kernels/cpu/attention_merge.h"
@@ -38,7 +40,7 @@ thread_local Scratch partials_scratch;
 class AttentionRun {
  public:
   AttentionRun(const IsaKernels& isa, const AttentionParams& p)
-      : isa_(isa), p_(p), group_(*p.kv.group), reader_(p.kv, p.q_heads, p.scale, p.softcap, isa.rounds_queries) {
+      : isa_(isa), p_(p), group_(*p.kv.group), reader_(p.kv, p.q_heads, p.scale, p.softcap, isa.short_queries) {
     cut();
   }
 
@@ -124,26 +126,44 @@ class AttentionRun {
     return {at + query * reader_.value_stride(), max + query, max + queries(b) + query};
   }
 
+  // Queries of a block and head, made when a part first asks for them.
+  class BlockQueries {
+   public:
+    BlockQueries(const AttentionRun& run, const Block& b, std::int64_t kv_head) : run_(run), b_(b), kv_head_(kv_head) {}
+    const CacheReader::Queries& of(Part part) {
+      auto& made = parts_[static_cast<std::size_t>(part)];
+      const float* q = part == Part::sinks ? run_.p_.q_sinks : run_.p_.q;
+      if (!made) made = run_.reader_.queries(run_.pieces(b_), part, kv_head_, q);
+      return *made;
+    }
+
+   private:
+    const AttentionRun& run_;
+    const Block& b_;
+    std::int64_t kv_head_;
+    std::array<std::optional<CacheReader::Queries>, 3> parts_;
+  };
+
   // ahead: what this thread reads after this, or null.
-  void attend(const Block& b, std::int64_t kv_head, const Segment& segment, float* part,
+  void attend(const Block& b, std::int64_t kv_head, const Segment& segment, BlockQueries& queries_of, float* part,
               const CacheReader::Tiles* ahead) const {
     const SoftmaxStates all = states(b, part);
     std::fill(all.out, all.max, 0.f);
     std::fill(all.max, all.sum, -INFINITY);
     std::fill_n(all.sum, queries(b), 0.f);
-    if (segment.kept) return attend(b, kv_head, Part::kept, segment.index, p_.q, part, ahead);
+    if (segment.kept) return attend(b, kv_head, Part::kept, segment.index, queries_of, part, ahead);
     const auto has_sinks = [&](const Piece& piece) {
       return segment.index * kSegmentTokens < piece.table->visible.sinks_at(piece.end() - 1);
     };
     if (std::ranges::any_of(pieces(b), has_sinks)) {
-      attend(b, kv_head, Part::sinks, segment.index, p_.q_sinks, part, nullptr);
+      attend(b, kv_head, Part::sinks, segment.index, queries_of, part, nullptr);
     }
-    attend(b, kv_head, Part::usual, segment.index, p_.q, part, ahead);
+    attend(b, kv_head, Part::usual, segment.index, queries_of, part, ahead);
   }
 
   // Neighbours that have the same pages here are read once.
-  void attend(const Block& b, std::int64_t kv_head, Part kind, std::int64_t segment, const float* q, float* part,
-              const CacheReader::Tiles* ahead) const {
+  void attend(const Block& b, std::int64_t kv_head, Part kind, std::int64_t segment, BlockQueries& queries_of,
+              float* part, const CacheReader::Tiles* ahead) const {
     const auto all = pieces(b);
     std::int64_t query = 0;
     for (std::size_t i = 0; i < all.size();) {
@@ -151,10 +171,11 @@ class AttentionRun {
       std::int64_t rows = all[i].rows;
       std::size_t end = i + 1;
       for (; end < all.size() && reader_.tiles(all[end], kind, segment, kv_head) == tiles; ++end) rows += all[end].rows;
-      const Stretch stretch = reader_.stretch(all.subspan(i, end - i), kind, segment, tiles, kv_head, q,
-                                              end == all.size() ? ahead : nullptr);
+      const std::int64_t count = rows * reader_.heads();
+      const Stretch stretch =
+          reader_.stretch(queries_of.of(kind), query, count, segment, tiles, end == all.size() ? ahead : nullptr);
       if (stretch.pages > 0) isa_.attend(stretch, states(b, part, query));
-      query += rows * reader_.heads();
+      query += count;
       i = end;
     }
   }
@@ -188,8 +209,9 @@ class AttentionRun {
   void whole(const Block& b, std::int64_t kv_head) const {
     float* total = attention_scratch.total.get<float>(state_floats(b));
     float* part = total;
+    BlockQueries queries_of(*this, b, kv_head);
     for (const Segment& segment : segments(b)) {
-      attend(b, kv_head, segment, part, nullptr);
+      attend(b, kv_head, segment, queries_of, part, nullptr);
       if (part != total) merge(b, total, part);
       part = attention_scratch.part.get<float>(state_floats(b));
     }
@@ -220,12 +242,14 @@ class AttentionRun {
     starts.push_back(items.size());
     pool.for_each(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
       const Item& item = items[static_cast<std::size_t>(i)];
-      if (i + 1 == static_cast<std::int64_t>(items.size()))
-        return attend(*item.block, item.kv_head, item.segment, item.part, nullptr);
+      BlockQueries queries_of(*this, *item.block, item.kv_head);
+      if (i + 1 == static_cast<std::int64_t>(items.size())) {
+        return attend(*item.block, item.kv_head, item.segment, queries_of, item.part, nullptr);
+      }
       const Item& next = items[static_cast<std::size_t>(i + 1)];
       const auto ahead = reader_.tiles(pieces_[next.block->first_piece], next.segment.kept ? Part::kept : Part::usual,
                                        next.segment.index, next.kv_head);
-      attend(*item.block, item.kv_head, item.segment, item.part, &ahead);
+      attend(*item.block, item.kv_head, item.segment, queries_of, item.part, &ahead);
     });
     pool.for_each(static_cast<std::int64_t>(starts.size()) - 1, [&](std::int64_t n) {
       const std::size_t first = starts[static_cast<std::size_t>(n)], end = starts[static_cast<std::size_t>(n) + 1];
@@ -273,7 +297,8 @@ void cpu_score(const IsaKernels& isa, const ScoreParams& p, ThreadPool& pool) {
     std::copy_n(slot, to - from, sums + (from - begin));
     for (const Piece& piece : pieces) {
       const auto tiles = reader.tiles(piece, part, segment, kv_head);
-      const Stretch stretch = reader.stretch({&piece, 1}, part, segment, tiles, kv_head, p.q);
+      const auto queries = reader.queries({&piece, 1}, part, kv_head, p.q);
+      const Stretch stretch = reader.stretch(queries, 0, piece.rows * heads, segment, tiles);
       if (stretch.pages == 0) continue;
       std::vector<float> log_sum_exp;
       for (std::int64_t r = 0; r < piece.rows; ++r) {

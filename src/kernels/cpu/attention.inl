@@ -53,7 +53,7 @@ QUIRE_INLINE void attend_span(const Stretch& s, const SoftmaxStates& states, std
 }
 
 void attend(const Stretch& s, const SoftmaxStates& states) {
-  if (reads_short(s)) return attend_in_short(s, states);
+  if (s.query_bytes != nullptr) return attend_in_short(s, states);
   for (std::int64_t page = 0; page < s.pages; page += kSpanPages) attend_span(s, states, page);
 }
 

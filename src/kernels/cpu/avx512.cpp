@@ -14,7 +14,7 @@ namespace quire {
 
 namespace {
 
-constexpr IsaKernels table(decltype(IsaKernels::attend) attends, decltype(IsaKernels::rounds_queries) rounds) {
+constexpr IsaKernels table(decltype(IsaKernels::attend) attends, const ShortQueries* queries) {
   return {quantize_tile,
           panel_bytes,
           pack_panel,
@@ -30,7 +30,7 @@ constexpr IsaKernels table(decltype(IsaKernels::attend) attends, decltype(IsaKer
           gelu_row,
           store_tokens,
           attends,
-          rounds,
+          queries,
           score,
           hadamard_row,
           sum_bytes,
@@ -40,6 +40,6 @@ constexpr IsaKernels table(decltype(IsaKernels::attend) attends, decltype(IsaKer
 }  // namespace
 
 const IsaKernels kAvx512Kernels = table(attend, nullptr);
-const IsaKernels kBf16Kernels = table(attend_in_bf16, rounds_queries_in_bf16);
+const IsaKernels kBf16Kernels = table(attend_in_bf16, &kShortQueries);
 
 }  // namespace quire

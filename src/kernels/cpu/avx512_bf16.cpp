@@ -8,8 +8,18 @@
 namespace quire {
 
 void attend_in_bf16(const Stretch& stretch, const SoftmaxStates& states) { attend(stretch, states); }
-bool rounds_queries_in_bf16(const PageTileLayouts& wide, const PageTileLayouts& packed) {
-  return reads_short(wide) && reads_short(packed);
+
+namespace {
+
+void round_queries(const float* q, std::int64_t queries, std::int64_t query_stride, std::uint32_t* to) {
+  for (std::int64_t i = 0; i < queries; ++i) {
+    make_query_bytes(q + i * query_stride, query_stride, to + i * short_query_words(query_stride));
+  }
 }
+bool meet(const PageTileLayouts& layout) { return reads_short(layout); }
+
+}  // namespace
+
+const ShortQueries kShortQueries{meet, round_queries};
 
 }  // namespace quire

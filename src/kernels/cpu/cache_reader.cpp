@@ -12,15 +12,24 @@
 namespace quire {
 namespace {
 
-struct ReaderScratch {
-  Scratch q, query_codes, query_pairs, query_scales, query_sums, seen, stretch;
+struct QueryScratch {
+  Scratch q, bytes, codes, pairs, scales, sums, seen;
 };
-thread_local ReaderScratch reader_scratch;
+thread_local std::array<QueryScratch, 3> query_scratch;  // of each part
+thread_local Scratch stretch_scratch;
+
+QueryCodes from_query(const QueryCodes& all, std::int64_t query, std::int64_t stride) {
+  if (all.codes == nullptr) return {};
+  const std::int64_t at = query * stride;
+  return {all.codes + at, all.pairs + at / 2, all.scale + at / kQueryGroup, all.sum + at / kQueryGroup};
+}
+
+QueryScratch& scratch_of(Part part) { return query_scratch[static_cast<std::size_t>(part)]; }
 
 }  // namespace
 
 CacheReader::CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, float softcap,
-                         bool (*rounds_itself)(const PageTileLayouts& wide, const PageTileLayouts& packed))
+                         const ShortQueries* short_queries)
     : kv_(kv),
       group_(*kv.group),
       q_heads_(q_heads),
@@ -32,8 +41,11 @@ CacheReader::CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, 
       softcap_(softcap),
       wide_(tile_layouts(group_.wide)),
       packed_(group_.lossless ? wide_ : tile_layouts(group_.packed)),
-      rounds_queries_(meets_query_codes(packed_.keys.format, packed_.keys.order, packed_.latent) &&
-                      (rounds_itself == nullptr || !rounds_itself(wide_, packed_))) {
+      short_queries_(short_queries != nullptr && short_queries->meet(wide_) && short_queries->meet(packed_)
+                         ? short_queries
+                         : nullptr),
+      rounds_queries_(short_queries_ == nullptr &&
+                      meets_query_codes(packed_.keys.format, packed_.keys.order, packed_.latent)) {
   QUIRE_ASSERT(wide_.values.order == KvOrder::rows && packed_.values.order == KvOrder::rows, "values lie in rows");
 }
 
@@ -84,13 +96,14 @@ CacheReader::Tiles CacheReader::tiles(const Piece& piece, Part part, std::int64_
   return tiles;
 }
 
-QueryCodes CacheReader::rounded(const float* scaled, std::int64_t queries) const {
+QueryCodes CacheReader::rounded(const float* scaled, std::int64_t queries, Part part) const {
   static_assert(kQueryGroup == kLine, "strides are whole groups");
+  QueryScratch& scratch = scratch_of(part);
   const std::int64_t groups = queries * query_stride_ / kQueryGroup;
-  auto* codes = reader_scratch.query_codes.get<std::int8_t>(groups * kQueryGroup);
-  auto* pairs = reader_scratch.query_pairs.get<std::int32_t>(groups * kQueryGroup / 2);
-  float* scale = reader_scratch.query_scales.get<float>(groups);
-  auto* sum = reader_scratch.query_sums.get<std::int32_t>(groups);
+  auto* codes = scratch.codes.get<std::int8_t>(groups * kQueryGroup);
+  auto* pairs = scratch.pairs.get<std::int32_t>(groups * kQueryGroup / 2);
+  float* scale = scratch.scales.get<float>(groups);
+  auto* sum = scratch.sums.get<std::int32_t>(groups);
   for (std::int64_t g = 0; g < groups; ++g) {
     std::int8_t* group = codes + g * kQueryGroup;
     scale[g] = kHalfStep4 * round_query(scaled + g * kQueryGroup, kQueryGroup, group);
@@ -103,16 +116,14 @@ QueryCodes CacheReader::rounded(const float* scaled, std::int64_t queries) const
   return {codes, pairs, scale, sum};
 }
 
-Stretch CacheReader::stretch(std::span<const Piece> pieces, Part part, std::int64_t segment, const Tiles& tiles,
-                             std::int64_t kv_head, const float* q, const Tiles* ahead) const {
-  const bool nothing = std::ranges::all_of(tiles, [](const PageTiles& t) { return t.values == nullptr; });
-  if (nothing) return {};
-  std::int64_t queries = 0;
-  for (const Piece& piece : pieces) queries += piece.rows * heads_;
-  ReaderScratch& scratch = reader_scratch;
-  float* scaled = scratch.q.get<float>(queries * query_stride_);
-  auto* first = scratch.seen.get<std::int64_t>(2 * queries);
-  std::int64_t* last = first + queries;
+CacheReader::Queries CacheReader::queries(std::span<const Piece> pieces, Part part, std::int64_t kv_head,
+                                          const float* q) const {
+  std::int64_t count = 0;
+  for (const Piece& piece : pieces) count += piece.rows * heads_;
+  QueryScratch& scratch = scratch_of(part);
+  float* scaled = scratch.q.get<float>(count * query_stride_);
+  auto* first = scratch.seen.get<std::int64_t>(2 * count);
+  std::int64_t* last = first + count;
   std::int64_t i = 0;
   for (const Piece& piece : pieces) {
     for (std::int64_t r = 0; r < piece.rows; ++r) {
@@ -127,17 +138,36 @@ Stretch CacheReader::stretch(std::span<const Piece> pieces, Part part, std::int6
       }
     }
   }
-  const bool meets_codes = rounds_queries_ && std::ranges::any_of(tiles, &PageTiles::packed);
-  const QueryCodes codes = meets_codes ? rounded(scaled, queries) : QueryCodes{};
-  float* memory = scratch.stretch.get<float>(stretch_scratch_floats(queries, query_stride_, value_stride_));
-  return {wide_,         packed_,
-          tiles.data(),  ahead == nullptr ? nullptr : ahead->data(),
-          kSegmentPages, segment * kSegmentTokens,
-          scaled,        codes,
-          first,         last,
-          queries,       query_stride_,
-          value_stride_, softcap_,
-          memory};
+  std::uint32_t* bytes = nullptr;
+  if (short_queries_ != nullptr) {
+    bytes = scratch.bytes.get<std::uint32_t>(count * short_query_words(query_stride_));
+    short_queries_->round(scaled, count, query_stride_, bytes);
+  }
+  return {scaled, bytes, rounds_queries_ ? rounded(scaled, count, part) : QueryCodes{}, first, last};
+}
+
+Stretch CacheReader::stretch(const Queries& all, std::int64_t query, std::int64_t count, std::int64_t segment,
+                             const Tiles& tiles, const Tiles* ahead) const {
+  const bool nothing = std::ranges::all_of(tiles, [](const PageTiles& t) { return t.values == nullptr; });
+  if (nothing) return {};
+  Stretch s{};
+  s.wide = wide_;
+  s.packed = packed_;
+  s.tiles = tiles.data();
+  s.ahead = ahead != nullptr ? ahead->data() : nullptr;
+  s.pages = kSegmentPages;
+  s.begin = segment * kSegmentTokens;
+  s.q = all.q + query * query_stride_;
+  if (all.bytes != nullptr) s.query_bytes = all.bytes + query * short_query_words(query_stride_);
+  s.query_codes = from_query(all.codes, query, query_stride_);
+  s.first = all.first + query;
+  s.last = all.last + query;
+  s.queries = count;
+  s.query_stride = query_stride_;
+  s.value_stride = value_stride_;
+  s.softcap = softcap_;
+  s.scratch = stretch_scratch.get<float>(stretch_scratch_floats(count, query_stride_, value_stride_));
+  return s;
 }
 
 }  // namespace quire

@@ -33,9 +33,9 @@ enum class Part { kept, sinks, usual };
 
 class CacheReader {
  public:
-  // rounds_itself: whether a kernel rounds queries in its own way, so that none need be rounded for it; or null.
+  // short_queries: of the kernel that will read, or null.
   CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, float softcap,
-              bool (*rounds_itself)(const PageTileLayouts& wide, const PageTileLayouts& packed) = nullptr);
+              const ShortQueries* short_queries = nullptr);
 
   std::int64_t heads() const { return heads_; }  // query heads of a KV head
   std::int64_t value_stride() const { return value_stride_; }
@@ -50,17 +50,28 @@ class CacheReader {
   using Tiles = std::array<PageTiles, kSegmentPages>;
   Tiles tiles(const Piece& piece, Part part, std::int64_t segment, std::int64_t kv_head) const;
 
-  // The queries of pieces that all have these tiles. Pages is 0 where none of them sees anything. What
-  // it points to is this thread's, until the next call.
-  Stretch stretch(std::span<const Piece> pieces, Part part, std::int64_t segment, const Tiles& tiles,
-                  std::int64_t kv_head, const float* q, const Tiles* ahead = nullptr) const;
+  // Queries of pieces, one after the other, scaled and rounded as keys meet them. What it points to is this thread's,
+  // until the next call for the same part.
+  struct Queries {
+    const float* q;
+    const std::uint32_t* bytes;
+    QueryCodes codes;
+    const std::int64_t* first;
+    const std::int64_t* last;
+  };
+  Queries queries(std::span<const Piece> pieces, Part part, std::int64_t kv_head, const float* q) const;
+
+  // `count` of the queries, from number `query` on, all of which have these tiles. Pages is 0 where there are none to
+  // see. ahead: what this thread reads next, or null.
+  Stretch stretch(const Queries& all, std::int64_t query, std::int64_t count, std::int64_t segment, const Tiles& tiles,
+                  const Tiles* ahead = nullptr) const;
 
  private:
   struct Range {
     std::int64_t first, last;
   };
   Range seen(const Piece& piece, std::int64_t position, Part part) const;
-  QueryCodes rounded(const float* scaled, std::int64_t queries) const;
+  QueryCodes rounded(const float* scaled, std::int64_t queries, Part part) const;
 
   const KvTarget& kv_;
   const KvGroupLayout& group_;
@@ -68,7 +79,8 @@ class CacheReader {
   std::int64_t query_dim_, query_stride_, value_stride_;
   float scale_, softcap_;
   PageTileLayouts wide_, packed_;
-  bool rounds_queries_;
+  const ShortQueries* short_queries_;  // or null
+  bool rounds_queries_;                // to codes
 };
 
 }  // namespace quire

@@ -86,8 +86,9 @@ struct Stretch {
   std::int64_t begin;  // position of the first page's first token
   const float* q;      // [queries, query_stride], scaled
   QueryCodes query_codes;
-  const std::int64_t* first;  // [queries]: positions [first, last) are seen, of those in the stretch
-  const std::int64_t* last;   // [queries]
+  const std::uint32_t* query_bytes;  // [queries, short_query_words()], or null
+  const std::int64_t* first;         // [queries]: positions [first, last) are seen, of those in the stretch
+  const std::int64_t* last;          // [queries]
   std::int64_t queries;
   std::int64_t query_stride;  // both strides are multiples of 32
   std::int64_t value_stride;
@@ -117,13 +118,20 @@ inline constexpr std::int64_t kPassFloats = 10;  // what a pass over queries is 
 // Of one tile: lines as they are unpacked, a last one that is not whole, lines turned, scales and zero points by token
 // and by group.
 constexpr std::int64_t tile_scratch_floats(std::int64_t stride) { return (2 * kLine + 8) * stride + kLine * kLine; }
-// Scores of a span; passes; queries as bytes; queries and weights of a pass, as scales change them; values of
+// Scores of a span; passes; queries and weights of a pass, as scales change them; values of
 // a span, keys of a page (turned from rows, twice).
 constexpr std::int64_t stretch_scratch_floats(std::int64_t queries, std::int64_t query_stride,
                                               std::int64_t value_stride) {
-  return queries * (kSpanTokens + kPassFloats + query_stride / 2) + 16 + kMaxTogether * (query_stride + kSpanTokens) +
+  return queries * (kSpanTokens + kPassFloats) + 16 + kMaxTogether * (query_stride + kSpanTokens) +
          kSpanPages * tile_scratch_floats(value_stride) + 2 * tile_scratch_floats(query_stride);
 }
+
+// Queries as short products read them: see key_bytes.inl.
+constexpr std::int64_t short_query_words(std::int64_t query_stride) { return query_stride / 2; }
+struct ShortQueries {
+  bool (*meet)(const PageTileLayouts& layout);  // whether a page is read so
+  void (*round)(const float* q, std::int64_t queries, std::int64_t query_stride, std::uint32_t* to);
+};
 
 struct IsaKernels {
   // x: the first of up to 8 rows, [rows, cols]
@@ -149,8 +157,7 @@ struct IsaKernels {
   void (*store_tokens)(const TileLayout& tile_layout, const float* x, std::int64_t x_stride, std::int64_t token,
                        std::int64_t count, std::byte* tile);
   void (*attend)(const Stretch& stretch, const SoftmaxStates& states);
-  // Whether it rounds queries itself, where keys would otherwise meet Stretch::query_codes. Null: never.
-  bool (*rounds_queries)(const PageTileLayouts& wide, const PageTileLayouts& packed);
+  const ShortQueries* short_queries;  // where it has them; or null
   // sums[pages * 32]: adds exp(score - log_sum_exp) of each query in order.
   void (*score)(const Stretch& stretch, const float* log_sum_exp, float* sums);
   void (*hadamard_row)(float* x, std::int64_t dim);
@@ -165,6 +172,6 @@ extern const IsaKernels kAvx512Kernels;
 extern const IsaKernels kBf16Kernels;  // AVX-512 whose attention multiplies bytes and bf16: short_products.inl
 
 void attend_in_bf16(const Stretch& stretch, const SoftmaxStates& states);
-bool rounds_queries_in_bf16(const PageTileLayouts& wide, const PageTileLayouts& packed);
+extern const ShortQueries kShortQueries;
 
 }  // namespace quire

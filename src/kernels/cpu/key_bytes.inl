@@ -153,6 +153,8 @@ struct ScoreBytes {
                    float* const* scores) {
     const std::uint32_t* codes = keys.codes;
     const float* key_scales = keys.scales;
+    __m512 score[kQueries][2];
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { score[i][0] = score[i][1] = _mm512_setzero_ps(); });
     for (std::int64_t begin = 0; begin < keys.dim; begin += kByteDims, scales_at += 2, key_scales += kLine) {
       const std::int64_t fours = (begin + kByteDims < keys.dim ? kByteDims : keys.dim - begin) / 4;
       __m512i total[kQueries][2];
@@ -173,12 +175,14 @@ struct ScoreBytes {
         std::memcpy(&scale, queries[i] + scales_at, sizeof scale);
         unrolled<2>([&](auto half) QUIRE_LAMBDA {
           const __m512 both = _mm512_mul_ps(_mm512_load_ps(key_scales + 16 * half), _mm512_set1_ps(scale));
-          const __m512 sum = _mm512_cvtepi32_ps(total[i][half]);
-          float* to = scores[i] + 16 * half;
-          _mm512_storeu_ps(to, begin == 0 ? _mm512_mul_ps(sum, both) : _mm512_fmadd_ps(sum, both, _mm512_loadu_ps(to)));
+          score[i][half] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(total[i][half]), both, score[i][half]);
         });
       });
     }
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+      _mm512_storeu_ps(scores[i], score[i][0]);
+      _mm512_storeu_ps(scores[i] + 16, score[i][1]);
+    });
   }
 };
 

@@ -33,7 +33,8 @@ void attend_span_in_short(const Stretch& s, const SoftmaxStates& states, std::in
   bool first_group = true;
   for_groups(passes, [&](const QueryGroup& group) QUIRE_LAMBDA {
     const std::uint32_t* queries[kByteQueries] = {};
-    for (int i = 0; i < group.count; ++i) queries[i] = scratch.query_bytes + group.query[i] * (s.query_stride / 2);
+    for (int i = 0; i < group.count; ++i)
+      queries[i] = s.query_bytes + group.query[i] * short_query_words(s.query_stride);
     for (std::int64_t p = group.first / kLine; p * kLine < group.last; ++p) {
       if (one_group) make_keys(p);
       float* scores[kByteQueries] = {};
@@ -42,7 +43,11 @@ void attend_span_in_short(const Stretch& s, const SoftmaxStates& states, std::in
       ByLinesAndQueries<ScoreBytes>::with(lines_each, group.count)(keys[p], queries, s.query_stride / 4, scores);
       for (int i = 0; s.softcap > 0 && i < group.count; ++i) cap_scores(scores[i], s.softcap);
     }
-    weigh_group(s, states, group, at_hand);
+    if (values.any_in_bytes()) {
+      weigh_group<true>(s, states, group, at_hand);
+    } else {
+      weigh_group<false>(s, states, group, at_hand);
+    }
     if (one_group) return values.make_and_add(states, group, at_hand);
     values.add(states, group, at_hand, first_group);
     first_group = false;
@@ -53,9 +58,6 @@ void attend_span_in_short(const Stretch& s, const SoftmaxStates& states, std::in
 
 void attend_in_short(const Stretch& s, const SoftmaxStates& states) {
   const SpanScratch scratch(s);
-  for (std::int64_t i = 0; i < s.queries; ++i) {
-    make_query_bytes(s.q + i * s.query_stride, s.query_stride, scratch.query_bytes + i * (s.query_stride / 2));
-  }
   // Most spans of a long prompt are seen by all: their passes are the same.
   std::int64_t seen_from = 0, seen_to = INT64_MAX;
   for (std::int64_t i = 0; i < s.queries; ++i) {
@@ -75,8 +77,9 @@ void attend_in_short(const Stretch& s, const SoftmaxStates& states) {
 
 #else
 
-QUIRE_INLINE bool reads_short(const Stretch&) { return false; }
-QUIRE_INLINE void attend_in_short(const Stretch&, const SoftmaxStates&) {}
+QUIRE_INLINE void attend_in_short(const Stretch&, const SoftmaxStates&) {
+  QUIRE_ASSERT(false, "queries are rounded to bytes only for kernels that multiply them");
+}
 
 #endif
 

@@ -217,16 +217,14 @@ struct SpanScratch {
     passes = reinterpret_cast<Pass*>(take(at, s.queries * kPassFloats));
     turned = take(at, kMaxTogether * s.query_stride);
     weights = take(at, kMaxTogether * kSpanTokens);
-    query_bytes = reinterpret_cast<std::uint32_t*>(take(at, s.queries * s.query_stride / 2));
     values = take(at, kSpanPages * tile_scratch_floats(s.value_stride));
     keys = at;
     end = s.scratch + stretch_scratch_floats(s.queries, s.query_stride, s.value_stride);
   }
   float* scores;  // [queries, kSpanTokens]; then weights
   Pass* passes;
-  float* turned;               // queries of a pass, as channels' scales change them
-  float* weights;              // weights of a pass, as tokens' scales change them
-  std::uint32_t* query_bytes;  // [queries, query_stride / 2]: see key_bytes.inl
+  float* turned;   // queries of a pass, as channels' scales change them
+  float* weights;  // weights of a pass, as tokens' scales change them
   float* values;
   float* keys;
   float* end;

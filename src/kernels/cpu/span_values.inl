@@ -13,7 +13,6 @@ QUIRE_INLINE bool reads_short(const PageTileLayouts& layout) {
   return !layout.latent && can_read(layout.keys.format) && layout.keys.order == KvOrder::lanes &&
          layout.keys.dim % kByteLines == 0 && can_read(layout.values.format) && layout.values.dim % kLine == 0;
 }
-QUIRE_INLINE bool reads_short(const Stretch& s) { return reads_short(s.wide) && reads_short(s.packed); }
 
 class SpanValues {
  public:
@@ -42,6 +41,9 @@ class SpanValues {
     for (std::int64_t i = l.scales; i < l.bytes; i += kCacheLine) fetch_ahead(next_.tiles[p] + i);
   }
   const float* scratch_end() const { return scratch_; }
+  bool any_in_bytes() const {
+    return s_.wide.values.format != KvFormat::f16 || s_.packed.values.format != KvFormat::f16;
+  }
 
   // Weighted sums of pages that were made; what comes next is fetched for the first group alone.
   QUIRE_INLINE void add(const SoftmaxStates& states, const QueryGroup& group, GroupAtHand& at_hand, bool fetches) {

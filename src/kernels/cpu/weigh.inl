@@ -52,6 +52,8 @@ QUIRE_INLINE __m512 power_of_two(__m512 x) {
 constexpr int kSpanVectors = kSpanTokens / 16;
 constexpr float kLog2OfE = 1.44269504f;
 
+QUIRE_INLINE float weight_of(float score) { return _mm512_cvtss_f32(power_of_two(_mm512_set1_ps(score * kLog2OfE))); }
+
 // The largest of a query's scores of tokens [first, last).
 QUIRE_INLINE float largest_score(const float* scores, std::int64_t first, std::int64_t last) {
   __m512 largest[2] = {_mm512_set1_ps(kMinusInfinity), _mm512_set1_ps(kMinusInfinity)};
@@ -71,9 +73,9 @@ QUIRE_INLINE float largest_score_of_all(const float* scores) {
   return _mm512_reduce_max_ps(largest[0]);
 }
 
-// exp(score - max) of the tokens that are seen, zero beside them, in place of scores and in pairs. Returns their sum in
-// sixteen parts.
-template <class Keep>
+// exp(score - max) of the tokens that are seen, zero beside them, in pairs; where asked for, also in place of scores.
+// Returns their sum in sixteen parts.
+template <bool kFloats, class Keep>
 QUIRE_INLINE __m512 weigh_in_pairs(float* scores, float max, std::uint32_t* weights, Keep&& keep) {
   const __m512 slope = _mm512_set1_ps(kLog2OfE), shift = _mm512_set1_ps(-max * kLog2OfE);
   __m512 total[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
@@ -82,7 +84,7 @@ QUIRE_INLINE __m512 weigh_in_pairs(float* scores, float max, std::uint32_t* weig
     unrolled<2>([&](auto i) QUIRE_LAMBDA {
       const __m512 power = _mm512_fmadd_ps(_mm512_loadu_ps(scores + 16 * (2 * pair + i)), slope, shift);
       weight[i] = keep(2 * pair + i, power_of_two(power));
-      _mm512_store_ps(scores + 16 * (2 * pair + i), weight[i]);
+      if constexpr (kFloats) _mm512_store_ps(scores + 16 * (2 * pair + i), weight[i]);
       total[i] = _mm512_add_ps(total[i], weight[i]);
     });
     const __m512bh both = _mm512_cvtne2ps_pbh(weight[1], weight[0]);
@@ -96,11 +98,12 @@ struct GroupAtHand {
   alignas(64) float scores[kByteQueries][kSpanTokens];  // then weights
   alignas(64) std::uint32_t weights[kByteQueries][kSpanTokens / 2];
   WeightBytes bytes[kByteQueries];
-  float largest[kByteQueries];  // weight in this span
+  float largest[kByteQueries];  // weight in this span, where it is asked for
 };
 
 // Scores become weights, the queries' maxima and sums go on. In loops of their own, each with little to wait for: sums
 // across lanes of one query are made while others are at hand.
+template <bool kFloats>
 QUIRE_INLINE void weigh_group(const Stretch& s, const SoftmaxStates& states, const QueryGroup& group,
                               GroupAtHand& at_hand) {
   const auto all = [&](int i) { return group.from[i] == 0 && group.to[i] == kSpanTokens; };
@@ -110,24 +113,25 @@ QUIRE_INLINE void weigh_group(const Stretch& s, const SoftmaxStates& states, con
     const float here = all(i) ? largest_score_of_all(scores) : largest_score(scores, group.from[i], group.to[i]);
     const float before = states.max[group.query[i]];
     maxima[i] = here > before ? here : before;
-    at_hand.largest[i] = _mm512_cvtss_f32(power_of_two(_mm512_set1_ps((here - maxima[i]) * kLog2OfE)));
+    if constexpr (kFloats) at_hand.largest[i] = weight_of(here - maxima[i]);
   }
   __m512 totals[kByteQueries];
   for (int i = 0; i < group.count; ++i) {
     float* scores = at_hand.scores[i];
-    totals[i] =
-        all(i) ? weigh_in_pairs(scores, maxima[i], at_hand.weights[i], [](auto, __m512 x) QUIRE_LAMBDA { return x; })
-               : weigh_in_pairs(scores, maxima[i], at_hand.weights[i], [&](auto v, __m512 x) QUIRE_LAMBDA {
-                   return _mm512_maskz_mov_ps(lanes_in_range(v, group.from[i], group.to[i]), x);
-                 });
+    std::uint32_t* weights = at_hand.weights[i];
+    if (all(i)) {
+      totals[i] = weigh_in_pairs<kFloats>(scores, maxima[i], weights, [](auto, __m512 x) QUIRE_LAMBDA { return x; });
+    } else {
+      totals[i] = weigh_in_pairs<kFloats>(scores, maxima[i], weights, [&](auto v, __m512 x) QUIRE_LAMBDA {
+        return _mm512_maskz_mov_ps(lanes_in_range(v, group.from[i], group.to[i]), x);
+      });
+    }
   }
   for (int i = 0; i < group.count; ++i) {
     float& max = states.max[group.query[i]];
     float& sum = states.sum[group.query[i]];
     float correction = sum == 0 ? 0.f : 1.f;
-    if (sum != 0 && max != maxima[i]) {
-      correction = _mm512_cvtss_f32(power_of_two(_mm512_set1_ps((max - maxima[i]) * kLog2OfE)));
-    }
+    if (sum != 0 && max != maxima[i]) correction = weight_of(max - maxima[i]);
     sum = sum * correction + _mm512_reduce_add_ps(totals[i]);
     max = maxima[i];
     correct(s, states, group.query[i], correction);
