@@ -19,7 +19,7 @@ QUIRE := build/quire
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test build run test test-long fuzz lint format models serve bench bench-peers lab clean
+.PHONY: help setup setup-test build run test test-long fuzz lint format models serve bench bench-machine bench-peers lab clean
 
 help: ## this list
 	@echo "make run                    build, fetch the default model, chat (or answer PROMPT=\"...\")"
@@ -31,11 +31,12 @@ help: ## this list
 	@echo "make fuzz FUZZ_SECONDS=60   every fuzz target for so many seconds"
 	@echo "make serve                  build, fetch the default model, answer over HTTP on port 8080"
 	@echo "make bench                  build, fetch the default model, measure its speed here"
+	@echo "make bench-machine          build, fetch the default model, measure Quire beside the machine it runs on"
 	@echo "make bench-peers            install llama.cpp and OpenVINO GenAI, measure Quire beside them"
 	@echo "make lab                    build, fetch the default model, run every experiment: build/lab/report.html"
 	@echo "make clean                  remove build/"
 	@echo
-	@echo "Variables: PROMPT, ARGS (for make run, serve, bench, bench-peers and lab), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
+	@echo "Variables: PROMPT, ARGS (for make run, serve, bench, bench-machine, bench-peers and lab), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
 
 setup:
 	@scripts/setup.sh build
@@ -85,6 +86,9 @@ serve: build $(MODEL)
 
 bench: build $(MODEL)
 	@$(QUIRE) bench $(ARGS)
+
+bench-machine: build $(MODEL)
+	@python3 bench/machine.py -o docs/machine.md $(ARGS)
 
 bench-peers: build models
 	@cmake --build --preset $(PRESET) --target quire_worker machine_probe -j $(JOBS)
