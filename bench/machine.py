@@ -167,7 +167,7 @@ def main() -> None:
     parts = [part(measured) for part in (fractions, window, line, threads, determinism, rounding)]
     told = f"`bench/machine.py --repeats {args.repeats}`, {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, on {machine()}"
     head = ["# Quire beside the machine", "",
-            f"Written by {told}: Quire {version(args.quire)}, {speed['kernels']} kernels, {Path(args.model).name}. The machine reads "
+            f"Written by {told}: {version(args.quire)}, {speed['kernels']} kernels, {Path(args.model).name}. The machine reads "
             f"{speed['read_gbps']:.1f} GB/s and does {speed['int8_gops']:.0f} GOP/s in int8. Figures are medians. Nothing here is edited by hand.", ""]
     Path(args.output).write_text("\n".join([*head, *(text for part in parts for text in part)]).rstrip() + "\n")
     if measured.missed:
