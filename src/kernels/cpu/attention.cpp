@@ -243,12 +243,12 @@ class AttentionRun {
     pool.for_each(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
       const Item& item = items[static_cast<std::size_t>(i)];
       BlockQueries queries_of(*this, *item.block, item.kv_head);
-      if (i + 1 == static_cast<std::int64_t>(items.size())) {
-        return attend(*item.block, item.kv_head, item.segment, queries_of, item.part, nullptr);
+      CacheReader::Tiles ahead{};
+      if (i + 1 < static_cast<std::int64_t>(items.size())) {
+        const Item& next = items[static_cast<std::size_t>(i + 1)];
+        ahead = reader_.tiles(pieces_[next.block->first_piece], next.segment.kept ? Part::kept : Part::usual,
+                              next.segment.index, next.kv_head);
       }
-      const Item& next = items[static_cast<std::size_t>(i + 1)];
-      const auto ahead = reader_.tiles(pieces_[next.block->first_piece], next.segment.kept ? Part::kept : Part::usual,
-                                       next.segment.index, next.kv_head);
       attend(*item.block, item.kv_head, item.segment, queries_of, item.part, &ahead);
     });
     pool.for_each(static_cast<std::int64_t>(starts.size()) - 1, [&](std::int64_t n) {

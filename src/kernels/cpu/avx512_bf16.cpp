@@ -16,10 +16,9 @@ void round_queries(const float* q, std::int64_t queries, std::int64_t query_stri
     make_query_bytes(q + i * query_stride, query_stride, to + i * short_query_words(query_stride));
   }
 }
-bool meet(const PageTileLayouts& layout) { return reads_short(layout); }
 
 }  // namespace
 
-const ShortQueries kShortQueries{meet, round_queries};
+const ShortQueries kShortQueries{reads_short, round_queries};
 
 }  // namespace quire

@@ -14,11 +14,6 @@ struct FourLines {
   __m512i left, right;
 };
 
-// Of four times four bytes in each 128 bits, the first of each, then the second.
-QUIRE_INLINE __m512i turned_bytes(__m512i x) {
-  return _mm512_shuffle_epi8(x, _mm512_set4_epi32(0x0F0B0703, 0x0E0A0602, 0x0D090501, 0x0C080400));
-}
-
 QUIRE_INLINE FourLines four_lines_of_q8(const std::byte* at, std::int64_t stride) {
   const auto line = [&](std::int64_t i)
                         QUIRE_LAMBDA { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at + i * stride)); };
@@ -37,8 +32,7 @@ QUIRE_INLINE FourLines four_lines_of_q4(const std::byte* at, std::int64_t stride
   four = _mm512_inserti32x4(four, line(1), 1);
   four = _mm512_inserti32x4(four, line(2), 2);
   four = _mm512_inserti32x4(four, line(3), 3);
-  const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  const __m512i codes = turned_bytes(_mm512_permutexvar_epi32(words, four));
+  const __m512i codes = side_by_side(four);
   const __m512i levels = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kLevels4.data())));
   const __m512i nibble = _mm512_set1_epi8(15);
   return {_mm512_shuffle_epi8(levels, _mm512_and_si512(codes, nibble)),

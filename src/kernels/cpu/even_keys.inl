@@ -16,6 +16,18 @@ static_assert(kv_group_dims(KvFormat::q4) == kLine);
 constexpr std::int64_t kEvenLineBytes = kLine / 2;
 static_assert(kLine * 15 * kLargestQueryCode < (1 << 15), "a group's sums fit 16 bits");
 
+#if defined(__AVX512VNNI__)
+// Of four times four bytes in each 128 bits, the first of each, then the second.
+QUIRE_INLINE __m512i turned_bytes(__m512i x) {
+  return _mm512_shuffle_epi8(x, _mm512_set4_epi32(0x0F0B0703, 0x0E0A0602, 0x0D090501, 0x0C080400));
+}
+// Of four lines of 16 bytes, the four bytes of each place side by side.
+QUIRE_INLINE __m512i side_by_side(__m512i four) {
+  const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return turned_bytes(_mm512_permutexvar_epi32(words, four));
+}
+#endif
+
 // Sums of codes times those of each query, over the dimensions of a group: the 32 tokens of a page.
 template <int kQueries>
 QUIRE_INLINE void fold_codes(const Lines& lines, std::int64_t dims, const std::int8_t* const (&codes_of)[kQueries],
@@ -25,11 +37,8 @@ QUIRE_INLINE void fold_codes(const Lines& lines, std::int64_t dims, const std::i
   __m512i total[kQueries][2];  // tokens 0-15 and 16-31
   unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { total[i][0] = total[i][1] = _mm512_setzero_si512(); });
   const __m512i nibble = _mm512_set1_epi8(15);
-  // Of four lines of 16 bytes, the four bytes of a token side by side: words first, then bytes within each 128 bits.
-  const __m512i words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  const __m512i bytes = _mm512_set4_epi32(0x0F0B0703, 0x0E0A0602, 0x0D090501, 0x0C080400);
   const auto fold_four = [&](__m512i four, std::int64_t d) QUIRE_LAMBDA {
-    const __m512i by_token = _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, four), bytes);
+    const __m512i by_token = side_by_side(four);
     const __m512i low = _mm512_and_si512(by_token, nibble);
     const __m512i high = _mm512_and_si512(_mm512_srli_epi16(by_token, 4), nibble);
     unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {

@@ -267,20 +267,25 @@ QUIRE_INLINE void add_values(const Stretch& s, const SoftmaxStates& states, cons
   }
 }
 
-// Tiles of a head are far apart, a page each, so the hardware does not see the next one coming: values are fetched
-// while the keys of their page are read, keys while the values four pages before them are.
+// Tiles of a head are far apart, a page each, so the hardware does not see the next one coming. Here is what comes, of
+// this stretch or after it; null where that is not known.
+QUIRE_INLINE const PageTiles* coming_tiles(const Stretch& s, std::int64_t page) {
+  if (page >= s.pages && s.ahead == nullptr) return nullptr;
+  const PageTiles& tiles = page < s.pages ? s.tiles[page] : s.ahead[page - s.pages];
+  return tiles.keys != nullptr ? &tiles : nullptr;
+}
+
 // What is read four pages later; the same page where that is not known.
 QUIRE_INLINE const PageTiles& tiles_ahead(const Stretch& s, std::int64_t page) {
-  const std::int64_t later = page + kSpanPages;
-  if (later >= s.pages && s.ahead == nullptr) return s.tiles[page];
-  const PageTiles& tiles = later < s.pages ? s.tiles[later] : s.ahead[later - s.pages];
-  return tiles.keys == nullptr ? s.tiles[page] : tiles;
+  const PageTiles* later = coming_tiles(s, page + kSpanPages);
+  return later != nullptr ? *later : s.tiles[page];
 }
+
+// Values are fetched while the keys of their page are read, keys while the values four pages before them are.
 QUIRE_INLINE Ahead keys_ahead(const Stretch& s, std::int64_t page) {
-  if (page >= s.pages && s.ahead == nullptr) return {nullptr, 0};
-  const PageTiles& tiles = page < s.pages ? s.tiles[page] : s.ahead[page - s.pages];
-  if (tiles.keys == nullptr) return {nullptr, 0};
-  return {tiles.keys, (tiles.packed ? s.packed : s.wide).keys.bytes};
+  const PageTiles* tiles = coming_tiles(s, page);
+  if (tiles == nullptr) return {nullptr, 0};
+  return {tiles->keys, (tiles->packed ? s.packed : s.wide).keys.bytes};
 }
 QUIRE_INLINE Ahead values_ahead(const Stretch& s, std::int64_t page) {
   return {s.tiles[page].values, (s.tiles[page].packed ? s.packed : s.wide).values.bytes};

@@ -49,11 +49,7 @@ class SpanValues {
   QUIRE_INLINE void add(const SoftmaxStates& states, const QueryGroup& group, GroupAtHand& at_hand, bool fetches) {
     for (std::int64_t p = group.first / kLine, end; p * kLine < group.last; p = end) {
       end = end_of_alike(p, group.last);
-      if (in_bytes(p)) {
-        add_bytes(states, group, at_hand, p, end, fetches);
-      } else {
-        add_pairs(states, group, at_hand, p, end, fetches);
-      }
+      add_alike(states, group, at_hand, p, end, fetches);
     }
   }
   // The same for the only group, each page made when its turn comes. The sums of bytes are rounded once for all.
@@ -61,11 +57,7 @@ class SpanValues {
     for (std::int64_t p = group.first / kLine, end; p * kLine < group.last; p = end) {
       end = in_bytes(p) ? end_of_alike(p, group.last) : p + 1;
       for (std::int64_t i = p; i < end; ++i) make(i, group.first, group.last);
-      if (in_bytes(p)) {
-        add_bytes(states, group, at_hand, p, end, true);
-      } else {
-        add_pairs(states, group, at_hand, p, end, true);
-      }
+      add_alike(states, group, at_hand, p, end, true);
     }
   }
 
@@ -85,6 +77,15 @@ class SpanValues {
   // After 32 dimensions: what was fetched with them is behind.
   QUIRE_INLINE void advance(std::int64_t first_page, std::int64_t end_page, std::int64_t lines) {
     for (std::int64_t p = first_page; p < end_page; ++p) next_.tiles[p] += lines * kCacheLine;
+  }
+
+  QUIRE_INLINE void add_alike(const SoftmaxStates& states, const QueryGroup& group, GroupAtHand& at_hand,
+                              std::int64_t first_page, std::int64_t end_page, bool fetches) {
+    if (in_bytes(first_page)) {
+      add_bytes(states, group, at_hand, first_page, end_page, fetches);
+    } else {
+      add_pairs(states, group, at_hand, first_page, end_page, fetches);
+    }
   }
 
   QUIRE_INLINE void add_pairs(const SoftmaxStates& states, const QueryGroup& group, const GroupAtHand& at_hand,
