@@ -206,6 +206,8 @@ struct EngineStats {
 class Engine {
  public:
   static Result<Engine> create(std::shared_ptr<const Model> model, const EngineOptions& options);
+  // What create() would refuse of the options, whatever the model.
+  static Result<void> check(const EngineOptions& options);
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
   ~Engine();  // cancels what is running

@@ -28,6 +28,7 @@ struct ModelInfo {
   std::int64_t window = 0;   // of its local layers; 0 where it has none
   std::uint64_t parameters = 0;
   std::uint64_t weights_bytes = 0;  // of the tensors, as the file stores them
+  bool has_chat_template = false;
 };
 
 struct ToolCall {
@@ -51,6 +52,8 @@ struct ChatOptions {
 class Model {
  public:
   static Result<std::shared_ptr<const Model>> load(const std::string& path);
+  // What load() would find, without the vocabulary and hence in a moment: a file that is no model is refused here too.
+  static Result<ModelInfo> inspect(const std::string& path);
 
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;

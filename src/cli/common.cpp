@@ -28,6 +28,10 @@ int report_error(const Error& error) {
 
 void ModelOptions::add_to(CLI::App& app) {
   app.add_option("-m,--model", path, "Model file (GGUF); else $QUIRE_MODEL, else what lies in models/");
+  add_all_but_the_path_to(app);
+}
+
+void ModelOptions::add_all_but_the_path_to(CLI::App& app) {
   app.add_option("-c,--ctx-size", context, "Tokens the cache holds; 0 chooses by need")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

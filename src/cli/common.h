@@ -35,6 +35,7 @@ struct ModelOptions {
   CacheSettings cache;
 
   void add_to(CLI::App& app);
+  void add_all_but_the_path_to(CLI::App& app);
   Result<std::shared_ptr<const Model>> load() const;
   // at_least: tokens the command knows it needs.
   Result<Session> open(std::shared_ptr<const Model> model, std::int64_t at_least) const;

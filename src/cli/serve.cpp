@@ -2,18 +2,26 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 
 #include "cli/common.h"
+#include "core/memory_limit.h"
 #include "server/api.h"
 #include "server/server.h"
 
 namespace quire::cli {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 struct Options {
-  ModelOptions model;
+  ModelOptions model;  // its path is not used
+  std::vector<std::string> models;
+  std::uint64_t model_bytes = 0;
   std::string alias;
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;
@@ -65,6 +73,72 @@ std::vector<std::string> known_hosts(const Options& options) {
   return hosts;
 }
 
+struct ModelFile {
+  std::string path;
+  bool of_folder;  // nobody asked for it by name
+};
+
+// What -m names: files, and whatever *.gguf lies in a folder, by name.
+Result<std::vector<ModelFile>> model_files(const std::vector<std::string>& given) {
+  std::vector<ModelFile> files;
+  const auto known = [&](const fs::path& path) {
+    std::error_code ignored;
+    return std::ranges::any_of(files, [&](const ModelFile& file) { return fs::equivalent(file.path, path, ignored); });
+  };
+  std::vector<std::string> names = given;
+  if (names.empty()) {
+    auto found = find_model("");
+    if (!found.ok()) return found.error();
+    names.push_back(std::move(*found));
+  }
+  for (const std::string& name : names) {
+    std::error_code error;
+    if (!fs::is_directory(name, error)) {
+      files.push_back({name, false});
+      continue;
+    }
+    std::vector<std::string> inside;
+    for (fs::directory_iterator it(name, error), end; !error && it != end; it.increment(error)) {
+      if (it->path().extension() == ".gguf" && !known(it->path())) inside.push_back(it->path().string());
+    }
+    if (error) return Error{Errc::io, fmt::format("{}: cannot read the folder: {}", name, error.message())};
+    if (inside.empty() && names.size() == 1) {
+      return Error{Errc::not_found, fmt::format("{}: no *.gguf in the folder; expected model files", name)};
+    }
+    std::ranges::sort(inside);
+    for (std::string& path : inside) files.push_back({std::move(path), true});
+  }
+  return files;
+}
+
+// One file is loaded at the start; of several each when it is asked for.
+Result<void> add_models(const Options& options, const std::vector<ModelFile>& files, server::Models& models) {
+  for (const ModelFile& file : files) {
+    const auto added = models.add(file.path, options.alias);
+    if (added.ok()) continue;
+    if (!file.of_folder) return added;
+    say(fmt::format("quire: left out: {}\n", added.error().message));
+  }
+  return models.start();
+}
+
+server::ModelsOptions models_options(const Options& options, const std::vector<ModelFile>& files) {
+  server::ModelsOptions wanted;
+  EngineOptions& engine = wanted.engine;
+  engine.context = options.model.context;
+  engine.threads = options.model.threads;
+  engine.kernels = options.model.kernels;
+  engine.max_batch = options.model.batch;
+  engine.cache = options.model.cache;
+  engine.max_running = options.parallel;
+  engine.max_waiting = options.queue;
+  engine.prefill_budget_ms = options.prefill_budget_ms;
+  wanted.on_demand = files.size() > 1 || files.front().of_folder;
+  wanted.bytes = options.model_bytes;
+  if (wanted.on_demand && wanted.bytes == 0) wanted.bytes = usable_memory() / 4 * 3;
+  return wanted;
+}
+
 Result<void> serve(const Options& options) {
   server::Router router;
   if (auto added = add_keys(options, router.keys); !added.ok()) return added;
@@ -75,19 +149,21 @@ Result<void> serve(const Options& options) {
   }
   router.hosts = known_hosts(options);
 
-  auto model = options.model.load();
-  if (!model.ok()) return model.error();
-  EngineOptions engine;
-  engine.context = options.model.context;
-  engine.threads = options.model.threads;
-  engine.kernels = options.model.kernels;
-  engine.max_batch = options.model.batch;
-  engine.cache = options.model.cache;
-  engine.max_running = options.parallel;
-  engine.max_waiting = options.queue;
-  engine.prefill_budget_ms = options.prefill_budget_ms;
-  server::Models models;
-  if (auto added = models.add(std::move(*model), options.alias, engine); !added.ok()) return added;
+  std::mutex log_mutex;
+  const auto log = [&log_mutex](const std::string& line) {
+    const std::scoped_lock lock(log_mutex);
+    say(line + "\n");
+  };
+  const auto files = model_files(options.models);
+  if (!files.ok()) return files.error();
+  server::ModelsOptions wanted = models_options(options, *files);
+  if (wanted.on_demand && !options.alias.empty()) {
+    return Error{Errc::invalid_argument,
+                 "--alias names one model; with several, clients call each by its file's name: rename the files"};
+  }
+  if (!options.quiet) wanted.log = log;
+  server::Models models(std::move(wanted));
+  if (auto added = add_models(options, *files, models); !added.ok()) return added;
 
   server::Metrics metrics(models);
   const server::Serving serving{models, metrics};
@@ -106,16 +182,12 @@ Result<void> serve(const Options& options) {
   listening.port = options.port;
   listening.threads = options.http_threads;
   listening.drain_time = std::chrono::seconds(options.drain_seconds);
-  std::mutex log_mutex;
-  if (!options.quiet) {
-    listening.log = [&log_mutex](const std::string& line) {
-      const std::scoped_lock lock(log_mutex);
-      say(line + "\n");
-    };
-  }
+  if (!options.quiet) listening.log = log;
   server::Server server(std::move(router), listening);
   if (auto listened = server.listen(); !listened.ok()) return listened;
-  say(fmt::format("quire: {} on http://{}:{}{}\n", models.all().front()->name, options.host, server.port(),
+  std::string names;
+  for (const server::ModelView& model : models.look_at_all()) names += (names.empty() ? "" : ", ") + model.name;
+  log(fmt::format("quire: {} on http://{}:{}{}", names, options.host, server.port(),
                   server.router().keys.required() ? "" : ", without a key"));
   server.run();
   models.shut_down();  // before the connections its streams would wake
@@ -128,9 +200,20 @@ Result<void> serve(const Options& options) {
 void add_serve(CLI::App& app, int& exit_status) {
   auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("serve", "Answer over HTTP, as OpenAI's and llama.cpp's servers do");
-  options->model.add_to(*command);
+  command
+      ->add_option("-m,--model", options->models,
+                   "Model file (GGUF), or a folder of them; may be given again, the first is the default. Else "
+                   "$QUIRE_MODEL, else what lies in models/")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--model-bytes", options->model_bytes,
+                   "With several models: the most that weights and caches of those in memory may take, such as 8G; 0 "
+                   "for three quarters of what there is")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  options->model.add_all_but_the_path_to(*command);
   command->add_option("-a,--alias,--served-model-name", options->alias,
-                      "What clients call the model; else the file's name");
+                      "What clients call the model; else the file's name. Not with several");
   command->add_option("--host", options->host, "Address to listen on")->capture_default_str();
   command->add_option("--port", options->port, "Port; 0 for any that is free")->capture_default_str();
   command

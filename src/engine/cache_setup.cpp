@@ -1,10 +1,9 @@
 #include "engine/cache_setup.h"
 
-#include <unistd.h>
-
 #include <limits>
 
 #include "core/fail.h"
+#include "core/memory_limit.h"
 
 namespace quire {
 namespace {
@@ -25,10 +24,6 @@ std::int64_t default_recent(KvFormat keys, KvFormat values) {
   return coarse(keys) || coarse(values) ? 128 : 0;
 }
 
-std::uint64_t machine_memory() {
-  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
 }  // namespace
 
 Result<CacheSetup> set_up_cache(const CacheSettings& settings) {
@@ -42,7 +37,7 @@ Result<CacheSetup> set_up_cache(const CacheSettings& settings) {
   setup.choice.sink_pages = pages_for(settings.sinks >= 0 ? settings.sinks : kDefaultSinks);
   setup.choice.recent_pages =
       pages_for(settings.recent >= 0 ? settings.recent : default_recent(setup.choice.keys, setup.choice.values));
-  if (settings.bytes == 0) setup.settings.bytes = machine_memory();
+  if (settings.bytes == 0) setup.settings.bytes = usable_memory();
   return setup;
 }
 

@@ -65,15 +65,11 @@ struct Engine::State {
   std::thread thread;
 };
 
-Result<Engine> Engine::create(std::shared_ptr<const Model> model, const EngineOptions& wanted) {
-  const ModelConfig& config = model->parts().config;
-  EngineOptions options = wanted;
-  if (options.context == 0) options.context = config.context;
+Result<void> Engine::check(const EngineOptions& options) {
   const auto within = [](const char* what, std::int64_t value, std::int64_t least, std::int64_t most) -> Result<void> {
     if (value >= least && value <= most) return {};
     return fail(Errc::invalid_argument, "{} is {}; expected {} to {}", what, value, least, most);
   };
-  QUIRE_CHECK_OK(within("context", options.context, 1, config.context));
   QUIRE_CHECK_OK(within("threads", options.threads, 0, 1024));
   QUIRE_CHECK_OK(within("max_running", options.max_running, 1, 1 << 20));
   QUIRE_CHECK_OK(within("max_waiting", options.max_waiting, 1, 1 << 20));
@@ -82,6 +78,20 @@ Result<Engine> Engine::create(std::shared_ptr<const Model> model, const EngineOp
   if (options.cache.layout != "paged") {
     return fail(Errc::unsupported, "cache layout '{}': many requests need the paged one", options.cache.layout);
   }
+  QUIRE_CHECK_OK(set_up_cache(options.cache));
+  QUIRE_CHECK_OK(parse_policy(options.cache.policy));
+  QUIRE_CHECK_OK(find_ops(options.kernels));
+  return {};
+}
+
+Result<Engine> Engine::create(std::shared_ptr<const Model> model, const EngineOptions& wanted) {
+  const ModelConfig& config = model->parts().config;
+  EngineOptions options = wanted;
+  if (options.context == 0) options.context = config.context;
+  if (options.context < 1 || options.context > config.context) {
+    return fail(Errc::invalid_argument, "context is {}; expected 1 to {}", options.context, config.context);
+  }
+  QUIRE_CHECK_OK(check(options));
   QUIRE_TRY(const CacheSetup setup, set_up_cache(options.cache));
   QUIRE_CHECK_OK(policy_for(config, options.cache.policy));
   QUIRE_TRY(const Ops* ops, find_ops(options.kernels));

@@ -8,9 +8,9 @@
 namespace quire {
 namespace {
 
-ModelInfo make_info(const std::string& path, const ModelConfig& c, const Weights& w) {
+ModelInfo make_info(const Gguf& gguf, const ModelConfig& c, const Weights& w) {
   ModelInfo info;
-  info.path = path;
+  info.path = gguf.file_name();
   info.name = c.name;
   info.architecture = c.architecture;
   info.layers = c.layers;
@@ -23,6 +23,7 @@ ModelInfo make_info(const std::string& path, const ModelConfig& c, const Weights
   for (const LayerConfig& layer : c.layer) info.window = std::max(info.window, layer.window);
   info.parameters = w.parameters;
   info.weights_bytes = w.bytes;
+  info.has_chat_template = gguf.has("tokenizer.chat_template");
   return info;
 }
 
@@ -67,7 +68,7 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
     };
     chat.emplace(std::move(*parsed), spelled(tokenizer->bos()), spelled(tokenizer->eos()));
   }
-  ModelInfo info = make_info(path, config, weights);
+  ModelInfo info = make_info(gguf, config, weights);
   std::unique_ptr<const Parts> parts(new Parts{std::move(file),
                                                std::move(gguf),
                                                std::move(config),
@@ -77,6 +78,14 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
                                                std::move(info),
                                                {}});
   return std::shared_ptr<const Model>(new Model(std::move(parts)));
+}
+
+Result<ModelInfo> Model::inspect(const std::string& path) {
+  QUIRE_TRY(const MappedFile file, MappedFile::open(path));
+  QUIRE_TRY(const Gguf gguf, Gguf::parse(file.bytes(), path));
+  QUIRE_TRY(ModelConfig config, read_config(gguf));
+  QUIRE_TRY(const Weights weights, read_weights(gguf, config));
+  return make_info(gguf, config, weights);
 }
 
 Model::Model(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
@@ -94,7 +103,7 @@ bool Model::ends_generation(TokenId token) const { return parts_->tokenizer.is_e
 
 bool Model::adds_bos() const { return parts_->tokenizer.adds_bos(); }
 
-bool Model::has_chat_template() const { return parts_->chat.has_value(); }
+bool Model::has_chat_template() const { return info().has_chat_template; }
 
 Result<std::vector<TokenId>> Model::chat_prompt(std::span<const Message> messages, const ChatOptions& options) const {
   const Tokenizer& tokenizer = parts_->tokenizer;

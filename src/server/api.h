@@ -23,6 +23,11 @@ void add_status(Router& router, Serving context);       // /health, /v1/models, 
 void add_cache(Router& router, Serving context);        // /v1/cache, /v1/cache/lookup, /v1/cache/pin, /v1/cache/unpin
 void add_page(Router& router);                          // the web page
 
+// A handler that reads the body's JSON, waits until the model it names is loaded, and goes on with both.
+using ModelHandler = Api<void> (*)(const ExchangePtr&, const Fields&, const ServedPtr&, const Serving&);
+using Refusal = HttpResponse (*)(const ApiError&);
+Handler with_model(const Serving& serving, ModelHandler body, Refusal refuse = to_response);
+
 // Runs a body that parses and starts; what it refuses becomes the response.
 template <class Body>
 void answer_or_refuse(const ExchangePtr& exchange, Body&& body) {

@@ -16,9 +16,10 @@ constexpr std::chrono::minutes kUsualTerm{5};  // of a pin
 constexpr std::array<const char*, 5> kStates{"free", "open", "sealed", "shared", "cached"};
 const char* name_of(CacheView::State state) { return kStates[static_cast<std::size_t>(state)]; }
 
-Json totals_json(const ServedModel& served) {
-  const EngineStats s = served.engine.stats();
-  return {{"model", served.name},
+Json totals_json(const ModelView& model) {
+  const EngineStats& s = model.stats;
+  return {{"model", model.name},
+          {"loaded", model.served != nullptr},
           {"running", s.running},
           {"waiting", s.waiting},
           {"tokens",
@@ -65,9 +66,8 @@ void add_details(Json& document, const CacheView& view) {
 }
 
 // A prompt that is not to be answered: "messages" or "prompt".
-Api<Asked> prompt_from(const Fields& fields, const Caller& caller, const Serving& serving) {
-  QUIRE_TRY(Asked asked, asked_from(fields, caller, serving.models));
-  const Model& model = asked.served->model();
+Api<Asked> prompt_from(const Fields& fields, const Caller& caller, const Model& model) {
+  QUIRE_TRY(Asked asked, asked_from(fields, caller));
   if (fields.has("messages")) {
     QUIRE_TRY(asked.request.tokens, chat_prompt_from(fields, model));
   } else {
@@ -80,11 +80,17 @@ Api<Asked> prompt_from(const Fields& fields, const Caller& caller, const Serving
   return asked;
 }
 
-Api<Json> look_up(const Fields& fields, const Caller& caller, const Serving& serving) {
-  QUIRE_TRY(Asked asked, prompt_from(fields, caller, serving));
-  auto found = asked.served->engine.look_up(std::move(asked.request));
+Api<Json> look_up(const Fields& fields, const Caller& caller, const ModelView& model) {
+  if (model.served == nullptr) {  // and how many tokens the prompt has only the model could tell
+    return Json{{"model", model.name},
+                {"prompt_tokens", nullptr},
+                {"cached_tokens", 0},
+                {"miss", {{"reason", "not_loaded"}, {"first_token", 0}}}};
+  }
+  QUIRE_TRY(Asked asked, prompt_from(fields, caller, model.served->model()));
+  auto found = model.served->engine.look_up(std::move(asked.request));
   if (!found.ok()) return to_api_error(found.error());
-  return Json{{"model", asked.served->name},
+  return Json{{"model", model.name},
               {"prompt_tokens", found->prompt_tokens},
               {"cached_tokens", found->cached_tokens},
               {"miss", {{"reason", spelled_miss(found->miss)}, {"first_token", found->cached_tokens}}}};
@@ -111,33 +117,72 @@ class PinSpelling : public Spelling {
 };
 
 // What is not there of the prompt is computed; then it stays.
-Api<void> pin(const ExchangePtr& exchange, const Serving& serving) {
-  QUIRE_TRY(const Json body, parse_object(exchange->request.body));
-  QUIRE_TRY(Asked asked, prompt_from(Fields(body), exchange->caller, serving));
-  auto& [served, request, streaming] = asked;
+Api<void> pin(const ExchangePtr& exchange, const Fields& fields, const ServedPtr& served, const Serving& serving) {
+  QUIRE_TRY(Asked asked, prompt_from(fields, exchange->caller, served->model()));
+  auto& [request, streaming] = asked;
   if (streaming.streamed) return bad_field("stream", "a pin is answered in one piece");
   if (request.keep.count() == 0) request.keep = kUsualTerm;
   Generation::Plan plan;
   plan.spelling = std::make_unique<PinSpelling>(served->name, request.keep);
   plan.requests.push_back(std::move(request));
-  Generation::start(exchange, served->engine, std::move(plan), serving.metrics);
+  Generation::start(exchange, served, std::move(plan), serving.metrics);
   return {};
 }
 
-Api<Json> unpin(const Fields& fields, const Caller& caller, const Serving& serving) {
-  QUIRE_TRY(Asked asked, prompt_from(fields, caller, serving));
-  auto ended = asked.served->engine.unpin(std::move(asked.request));
+Api<Json> unpin(const Fields& fields, const Caller& caller, const ModelView& model) {
+  if (model.served == nullptr) return Json{{"model", model.name}, {"unpinned", 0}};
+  QUIRE_TRY(Asked asked, prompt_from(fields, caller, model.served->model()));
+  auto ended = model.served->engine.unpin(std::move(asked.request));
   if (!ended.ok()) return to_api_error(ended.error());
-  return Json{{"model", asked.served->name}, {"unpinned", *ended}};
+  return Json{{"model", model.name}, {"unpinned", *ended}};
 }
 
+// What changes nothing loads no model.
 template <auto kAnswer>
 Handler answered_by(const Serving& serving) {
   return [serving](const ExchangePtr& exchange) {
     answer_or_refuse(exchange, [&]() -> Api<void> {
       QUIRE_TRY(const Json body, parse_object(exchange->request.body));
-      QUIRE_TRY(const Json document, kAnswer(Fields(body), exchange->caller, serving));
+      const Fields fields(body);
+      QUIRE_TRY(const std::string name, model_name_from(fields));
+      QUIRE_TRY(const ModelView model, serving.models.look(name));
+      if (!fields.has("messages") && !fields.has("prompt")) return bad_field("prompt", "is missing");
+      QUIRE_TRY(const Json document, kAnswer(fields, exchange->caller, model));
       respond_json(*exchange, document);
+      return {};
+    });
+  };
+}
+
+Json shown(const HttpRequest& request, const ModelView& model) {
+  Json document = totals_json(model);
+  if (request.parameter("detail") == "pages") {
+    add_details(document, model.served == nullptr ? CacheView() : model.served->engine.cache_view());
+  }
+  return document;
+}
+
+Json forgotten(const HttpRequest&, const ModelView& model) {
+  if (model.served != nullptr) model.served->engine.forget_cached();
+  return {{"model", model.name}, {"bytes_forgotten", model.stats.bytes_cached}};
+}
+
+// Of every model, or of the one that ?model= names.
+template <auto kAnswer>
+Handler of_each_model(const Serving& serving) {
+  return [serving](const ExchangePtr& exchange) {
+    answer_or_refuse(exchange, [&]() -> Api<void> {
+      const std::string name = exchange->request.parameter("model");
+      std::vector<ModelView> models;
+      if (name.empty()) {
+        models = serving.models.look_at_all();
+      } else {
+        QUIRE_TRY(ModelView named, serving.models.look(name));
+        models.push_back(std::move(named));
+      }
+      Json all = Json::array();
+      for (const ModelView& model : models) all.push_back(kAnswer(exchange->request, model));
+      respond_json(*exchange, {{"models", std::move(all)}});
       return {};
     });
   };
@@ -146,36 +191,11 @@ Handler answered_by(const Serving& serving) {
 }  // namespace
 
 void add_cache(Router& router, Serving serving) {
-  router.add(
-      "GET", "/v1/cache",
-      [serving](const ExchangePtr& exchange) {
-        const bool details = exchange->request.query.find("detail=pages") != std::string::npos;
-        Json all = Json::array();
-        for (const auto& model : serving.models.all()) {
-          Json document = totals_json(*model);
-          if (details) add_details(document, model->engine.cache_view());
-          all.push_back(std::move(document));
-        }
-        respond_json(*exchange, {{"models", std::move(all)}});
-      },
-      Access::admin);
-  router.add(
-      "DELETE", "/v1/cache",
-      [serving](const ExchangePtr& exchange) {
-        Json all = Json::array();
-        for (const auto& model : serving.models.all()) {
-          const std::uint64_t before = model->engine.stats().bytes_cached;
-          model->engine.forget_cached();
-          all.push_back({{"model", model->name}, {"bytes_forgotten", before}});
-        }
-        respond_json(*exchange, {{"models", std::move(all)}});
-      },
-      Access::admin);
+  router.add("GET", "/v1/cache", of_each_model<shown>(serving), Access::admin);
+  router.add("DELETE", "/v1/cache", of_each_model<forgotten>(serving), Access::admin);
   router.add("POST", "/v1/cache/lookup", answered_by<look_up>(serving));
   router.add("POST", "/v1/cache/unpin", answered_by<unpin>(serving));
-  router.add("POST", "/v1/cache/pin", [serving](const ExchangePtr& exchange) {
-    answer_or_refuse(exchange, [&] { return pin(exchange, serving); });
-  });
+  router.add("POST", "/v1/cache/pin", with_model(serving, pin));
 }
 
 }  // namespace quire::server

@@ -154,11 +154,9 @@ class ChatSpelling : public Spelling {
   std::vector<Speaker> speakers_;  // one for each choice, where it is streamed
 };
 
-Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
-  QUIRE_TRY(const Json body, parse_object(exchange->request.body));
-  const Fields fields(body);
-  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller, serving.models));
-  auto& [served, request, streaming] = asked;
+Api<void> converse(const ExchangePtr& exchange, const Fields& fields, const ServedPtr& served, const Serving& serving) {
+  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller));
+  auto& [request, streaming] = asked;
   QUIRE_TRY(const std::int64_t choices, fields.integer("n", 1, 1, kMostChoices));
   QUIRE_TRY(const bool logprobs, fields.boolean("logprobs", false));
   QUIRE_TRY(const std::int64_t top, fields.integer("top_logprobs", 0, 0, kMostTopLogprobs));
@@ -178,16 +176,14 @@ Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
       std::make_unique<ChatSpelling>(Shape{random_id("chatcmpl-"), served->name, unix_seconds(), &served->model(),
                                            request.choices, streaming.usage, logprobs, tools.rules()});
   plan.requests.push_back(std::move(request));
-  Generation::start(exchange, served->engine, std::move(plan), serving.metrics);
+  Generation::start(exchange, served, std::move(plan), serving.metrics);
   return {};
 }
 
 }  // namespace
 
 void add_chat(Router& router, Serving serving) {
-  router.add("POST", "/v1/chat/completions", [serving](const ExchangePtr& exchange) {
-    answer_or_refuse(exchange, [&] { return converse(exchange, serving); });
-  });
+  router.add("POST", "/v1/chat/completions", with_model(serving, converse));
 }
 
 }  // namespace quire::server

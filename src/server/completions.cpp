@@ -120,11 +120,9 @@ class CompletionSpelling : public Spelling {
   Shape shape_;
 };
 
-Api<void> complete(const ExchangePtr& exchange, const Serving& serving) {
-  QUIRE_TRY(const Json body, parse_object(exchange->request.body));
-  const Fields fields(body);
-  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller, serving.models));
-  auto& [served, request, streaming] = asked;
+Api<void> complete(const ExchangePtr& exchange, const Fields& fields, const ServedPtr& served, const Serving& serving) {
+  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller));
+  auto& [request, streaming] = asked;
   QUIRE_TRY(auto prompts, prompts_from(fields, "prompt", served->model()));
   QUIRE_TRY(const std::int64_t choices, fields.integer("n", 1, 1, kMostChoices));
   QUIRE_TRY(const std::int64_t best_of, fields.integer("best_of", choices, 1, kMostChoices));
@@ -159,16 +157,14 @@ Api<void> complete(const ExchangePtr& exchange, const Serving& serving) {
   plan.streamed = streaming.streamed;
   plan.keep_tokens = logprobs >= 0;
   plan.spelling = std::make_unique<CompletionSpelling>(std::move(shape));
-  Generation::start(exchange, served->engine, std::move(plan), serving.metrics);
+  Generation::start(exchange, served, std::move(plan), serving.metrics);
   return {};
 }
 
 }  // namespace
 
 void add_completions(Router& router, Serving serving) {
-  const Handler handler = [serving](const ExchangePtr& exchange) {
-    answer_or_refuse(exchange, [&] { return complete(exchange, serving); });
-  };
+  const Handler handler = with_model(serving, complete);
   router.add("POST", "/v1/completions", handler);
   router.add("POST", "/completions", handler);
 }

@@ -31,10 +31,7 @@ class EmbeddingSpelling : public Spelling {
   bool base64_;
 };
 
-Api<void> embed(const ExchangePtr& exchange, const Serving& serving) {
-  QUIRE_TRY(const Json body, parse_object(exchange->request.body));
-  const Fields fields(body);
-  QUIRE_TRY(ServedModel* const served, model_from(fields, serving.models));
+Api<void> embed(const ExchangePtr& exchange, const Fields& fields, const ServedPtr& served, const Serving& serving) {
   QUIRE_TRY(auto inputs, prompts_from(fields, "input", served->model()));
   QUIRE_TRY(const std::string encoding, fields.string("encoding_format", "float"));
   QUIRE_TRY(const std::string pooling, fields.string("pooling", "mean"));
@@ -58,16 +55,14 @@ Api<void> embed(const ExchangePtr& exchange, const Serving& serving) {
     plan.requests.push_back(std::move(request));
   }
   plan.spelling = std::make_unique<EmbeddingSpelling>(served->name, encoding == "base64");
-  Generation::start(exchange, served->engine, std::move(plan), serving.metrics);
+  Generation::start(exchange, served, std::move(plan), serving.metrics);
   return {};
 }
 
 }  // namespace
 
 void add_embeddings(Router& router, Serving serving) {
-  router.add("POST", "/v1/embeddings", [serving](const ExchangePtr& exchange) {
-    answer_or_refuse(exchange, [&] { return embed(exchange, serving); });
-  });
+  router.add("POST", "/v1/embeddings", with_model(serving, embed));
 }
 
 }  // namespace quire::server

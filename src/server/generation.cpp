@@ -6,14 +6,14 @@
 
 namespace quire::server {
 
-void Generation::start(const ExchangePtr& exchange, Engine& engine, Plan plan, Metrics& metrics) {
+void Generation::start(const ExchangePtr& exchange, const ServedPtr& served, Plan plan, Metrics& metrics) {
   const std::shared_ptr<Generation> self(
-      new Generation(exchange, std::move(plan.spelling), plan.streamed, plan.keep_tokens, metrics));
+      new Generation(exchange, served, std::move(plan.spelling), plan.streamed, plan.keep_tokens, metrics));
   int choices = 0;
   for (Request& request : plan.requests) {
     const int first = choices;
     choices += request.choices;
-    auto stream = engine.submit(std::move(request));
+    auto stream = served->engine.submit(std::move(request));
     if (!stream.ok()) {
       const bool of_schema = stream.error().message.starts_with("schema ");
       return exchange->respond(to_response(to_api_error(stream.error(), of_schema ? plan.schema_field : "")));
@@ -96,7 +96,7 @@ void Generation::finish() {
       failed = to_api_error(report.error());
       continue;
     }
-    metrics_.observe(*report);
+    metrics_.observe(served_->name, *report);
     add_report(answer_.report, *report);
   }
   parts_.clear();

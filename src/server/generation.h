@@ -9,6 +9,7 @@
 #include "quire/engine.h"
 #include "server/answer.h"
 #include "server/http.h"
+#include "server/models.h"
 
 namespace quire::server {
 
@@ -35,7 +36,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     bool keep_tokens = false;  // of answers that are not streamed, for log-probabilities
     std::string schema_field;  // where the client wrote the schema that constrains the answer
   };
-  static void start(const ExchangePtr& exchange, Engine& engine, Plan plan, Metrics& metrics);
+  static void start(const ExchangePtr& exchange, const ServedPtr& served, Plan plan, Metrics& metrics);
 
  private:
   struct Part {
@@ -43,9 +44,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
     int first_choice;
   };
 
-  Generation(ExchangePtr exchange, std::unique_ptr<Spelling> spelling, bool streamed, bool keep_tokens,
-             Metrics& metrics)
+  Generation(ExchangePtr exchange, ServedPtr served, std::unique_ptr<Spelling> spelling, bool streamed,
+             bool keep_tokens, Metrics& metrics)
       : exchange_(std::move(exchange)),
+        served_(std::move(served)),
         spelling_(std::move(spelling)),
         streamed_(streamed),
         keep_tokens_(keep_tokens),
@@ -56,6 +58,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void finish();
 
   ExchangePtr exchange_;
+  ServedPtr served_;  // before what looks things up in it
   std::unique_ptr<Spelling> spelling_;
   const bool streamed_, keep_tokens_;
   Metrics& metrics_;

@@ -21,6 +21,7 @@ struct HttpRequest {
   std::chrono::steady_clock::time_point received;
 
   std::string_view header(std::string_view name) const;  // case does not matter; empty where there is none
+  std::string parameter(std::string_view name) const;    // of the query, decoded; empty where there is none
 };
 
 struct HttpResponse {

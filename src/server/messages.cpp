@@ -138,11 +138,9 @@ class MessageSpelling : public Spelling {
   bool called_ = false;
 };
 
-Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
-  QUIRE_TRY(const Json body, parse_object(exchange->request.body));
-  const Fields fields(body);
-  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller, serving.models));
-  auto& [served, request, streaming] = asked;
+Api<void> converse(const ExchangePtr& exchange, const Fields& fields, const ServedPtr& served, const Serving& serving) {
+  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller));
+  auto& [request, streaming] = asked;
   if (!fields.has("max_tokens")) return bad_field("max_tokens", "is missing");
   QUIRE_TRY(const Tools tools, tools_from(fields, ToolSpelling::anthropic));
   QUIRE_TRY(request.stop, stops_from(fields, "stop_sequences"));
@@ -156,20 +154,19 @@ Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
   plan.spelling = std::make_unique<MessageSpelling>(Shape{random_id("msg-"), served->name, std::ssize(request.tokens),
                                                           request.stop, request.keep.count() > 0, tools.rules()});
   plan.requests.push_back(std::move(request));
-  Generation::start(exchange, served->engine, std::move(plan), serving.metrics);
+  Generation::start(exchange, served, std::move(plan), serving.metrics);
   return {};
 }
 
 }  // namespace
 
 void add_messages(Router& router, Serving serving) {
-  router.add("POST", "/v1/messages", [serving](const ExchangePtr& exchange) {
-    if (auto done = converse(exchange, serving); !done.ok()) {
-      HttpResponse response = to_response(done.error());
-      response.body = anthropic_error(done.error());
-      exchange->respond(std::move(response));
-    }
-  });
+  const Refusal refuse = [](const ApiError& error) {
+    HttpResponse response = to_response(error);
+    response.body = anthropic_error(error);
+    return response;
+  };
+  router.add("POST", "/v1/messages", with_model(serving, converse, refuse));
 }
 
 }  // namespace quire::server

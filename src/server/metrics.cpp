@@ -4,6 +4,8 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <map>
+
 namespace quire::server {
 
 using prometheus::Histogram;
@@ -15,8 +17,10 @@ namespace {
 const Histogram::BucketBoundaries kSeconds{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
                                            1,     2,     5,     10,   20,   50,   100, 200};
 
-Histogram& add_histogram(prometheus::Registry& registry, const std::string& name, const std::string& help) {
-  return prometheus::BuildHistogram().Name("quire_" + name).Help(help).Register(registry).Add({}, kSeconds);
+using HistogramFamily = prometheus::Family<Histogram>;
+
+HistogramFamily& add_family(prometheus::Registry& registry, const std::string& name, const std::string& help) {
+  return prometheus::BuildHistogram().Name("quire_" + name).Help(help).Register(registry);
 }
 
 // A family with one value for each model.
@@ -44,35 +48,53 @@ class Family {
 
 struct Metrics::Times {
   prometheus::Registry registry;
-  Histogram& first_token = add_histogram(registry, "time_to_first_token_seconds", "From submission to the first token");
-  Histogram& between_tokens =
-      add_histogram(registry, "inter_token_latency_seconds", "Median time between two tokens of a request");
-  Histogram& end_to_end = add_histogram(registry, "e2e_request_latency_seconds", "From submission to the last token");
-  Histogram& queue = add_histogram(registry, "request_queue_time_seconds", "Time spent waiting in line");
-  Histogram& prefill = add_histogram(registry, "request_prefill_time_seconds", "Time spent on the prompt");
-  Histogram& decode = add_histogram(registry, "request_decode_time_seconds", "Time spent generating");
+  HistogramFamily& first_tokens =
+      add_family(registry, "time_to_first_token_seconds", "From submission to the first token");
+  HistogramFamily& between =
+      add_family(registry, "inter_token_latency_seconds", "Median time between two tokens of a request");
+  HistogramFamily& ends = add_family(registry, "e2e_request_latency_seconds", "From submission to the last token");
+  HistogramFamily& queues = add_family(registry, "request_queue_time_seconds", "Time spent waiting in line");
+  HistogramFamily& prefills = add_family(registry, "request_prefill_time_seconds", "Time spent on the prompt");
+  HistogramFamily& decodes = add_family(registry, "request_decode_time_seconds", "Time spent generating");
+
+  struct OfModel {
+    OfModel(Times& all, const prometheus::Labels& label)
+        : first_token(all.first_tokens.Add(label, kSeconds)),
+          between_tokens(all.between.Add(label, kSeconds)),
+          end_to_end(all.ends.Add(label, kSeconds)),
+          queue(all.queues.Add(label, kSeconds)),
+          prefill(all.prefills.Add(label, kSeconds)),
+          decode(all.decodes.Add(label, kSeconds)) {}
+    Histogram &first_token, &between_tokens, &end_to_end, &queue, &prefill, &decode;
+    std::atomic<std::uint64_t> succeeded{0};
+  };
+  std::map<std::string, OfModel> models;
 };
 
-Metrics::Metrics(const Models& models) : models_(models), times_(std::make_unique<Times>()) {}
+Metrics::Metrics(const Models& models) : models_(models), times_(std::make_unique<Times>()) {
+  for (const ModelView& model : models_.look_at_all()) {
+    times_->models.try_emplace(model.name, *times_, prometheus::Labels{{"model_name", model.name}});
+  }
+}
 Metrics::~Metrics() = default;
 
-void Metrics::observe(const RequestReport& report) {
-  ++succeeded_;
-  times_->first_token.Observe(report.first_token_ms / 1e3);
-  if (report.between_tokens_p50_ms > 0) times_->between_tokens.Observe(report.between_tokens_p50_ms / 1e3);
-  times_->end_to_end.Observe((report.queue_ms + report.prefill_ms + report.decode_ms) / 1e3);
-  times_->queue.Observe(report.queue_ms / 1e3);
-  times_->prefill.Observe(report.prefill_ms / 1e3);
-  times_->decode.Observe(report.decode_ms / 1e3);
+void Metrics::observe(const std::string& model, const RequestReport& report) {
+  Times::OfModel& times = times_->models.at(model);
+  ++times.succeeded;
+  times.first_token.Observe(report.first_token_ms / 1e3);
+  if (report.between_tokens_p50_ms > 0) times.between_tokens.Observe(report.between_tokens_p50_ms / 1e3);
+  times.end_to_end.Observe((report.queue_ms + report.prefill_ms + report.decode_ms) / 1e3);
+  times.queue.Observe(report.queue_ms / 1e3);
+  times.prefill.Observe(report.prefill_ms / 1e3);
+  times.decode.Observe(report.decode_ms / 1e3);
 }
 
 std::string Metrics::text() const {
   std::vector<MetricFamily> all;
-  std::vector<std::pair<std::string, EngineStats>> snapshots;  // of each model one, so that its numbers agree
-  for (const auto& model : models_.all()) snapshots.emplace_back(model->name, model->engine.stats());
+  const std::vector<ModelView> models = models_.look_at_all();  // of each one look, so that its numbers agree
   const auto per_model = [&](MetricType type, const std::string& name, const std::string& help, auto value) {
     Family family(all, type, name, help);
-    for (const auto& [name_of, stats] : snapshots) family.add(name_of, static_cast<double>(value(stats)));
+    for (const ModelView& model : models) family.add(model.name, static_cast<double>(value(model.stats)));
   };
   const auto gauge = [&](const std::string& name, const std::string& help, auto value) {
     per_model(MetricType::Gauge, name, help, value);
@@ -90,10 +112,10 @@ std::string Metrics::text() const {
   gauge("kv_cache_cached_bytes", "Bytes that only the prefix cache holds", [](Stats s) { return s.bytes_cached; });
   gauge("kv_cache_budget_bytes", "The most the cache may take", [](Stats s) { return s.bytes_budget; });
   Family pages(all, MetricType::Gauge, "kv_cache_pages", "Pages by state");
-  for (const auto& [model, s] : snapshots) {
-    pages.add(model, static_cast<double>(s.pages_open), "open")
-        .add(model, static_cast<double>(s.pages_sealed), "sealed")
-        .add(model, static_cast<double>(s.pages_shared), "shared");
+  for (const ModelView& model : models) {
+    pages.add(model.name, static_cast<double>(model.stats.pages_open), "open")
+        .add(model.name, static_cast<double>(model.stats.pages_sealed), "sealed")
+        .add(model.name, static_cast<double>(model.stats.pages_shared), "shared");
   }
   counter("num_preemptions_total", "Requests that made room for others", [](Stats s) { return s.preemptions; });
   counter("prefix_cache_queries_total", "Prompt tokens looked up", [](Stats s) { return s.prompt_tokens; });
@@ -107,8 +129,12 @@ std::string Metrics::text() const {
   counter("requests_cancelled_total", "Requests whose client left", [](Stats s) { return s.cancelled; });
   counter("requests_refused_total", "Requests that were refused", [](Stats s) { return s.refused; });
   counter("engine_steps_total", "Steps computed", [](Stats s) { return s.steps; });
-  Family(all, MetricType::Counter, "request_success_total", "Requests answered to the end")
-      .add("", static_cast<double>(succeeded_.load()));
+  Family loaded(all, MetricType::Gauge, "model_loaded", "1 where the model is in memory");
+  for (const ModelView& model : models) loaded.add(model.name, model.served == nullptr ? 0 : 1);
+  Family loads(all, MetricType::Counter, "model_loads_total", "How often the model was loaded");
+  for (const ModelView& model : models) loads.add(model.name, static_cast<double>(model.loads));
+  Family answered(all, MetricType::Counter, "request_success_total", "Requests answered to the end");
+  for (const auto& [name, times] : times_->models) answered.add(name, static_cast<double>(times.succeeded.load()));
   Family(all, MetricType::Counter, "client_disconnects_total", "Clients that left before the end")
       .add("", static_cast<double>(disconnected.load()));
   for (MetricFamily& family : times_->registry.Collect()) all.push_back(std::move(family));

@@ -14,10 +14,10 @@ namespace quire::server {
 
 class Metrics {
  public:
-  explicit Metrics(const Models& models);
+  explicit Metrics(const Models& models);  // all that will be served
   ~Metrics();
 
-  void observe(const RequestReport& report);
+  void observe(const std::string& model, const RequestReport& report);
   std::string text() const;
 
   std::atomic<std::uint64_t> disconnected{0};
@@ -26,7 +26,6 @@ class Metrics {
   struct Times;
   const Models& models_;
   std::unique_ptr<Times> times_;
-  std::atomic<std::uint64_t> succeeded_{0};
 };
 
 }  // namespace quire::server

@@ -175,13 +175,12 @@ Api<std::string> salt_from(const Fields& fields, const Caller& caller) {
   return caller.tenant.empty() && salt.empty() ? "" : caller.tenant + ":" + salt;
 }
 
-Api<Asked> asked_from(const Fields& fields, const Caller& caller, const Models& models) {
-  QUIRE_TRY(ServedModel* const served, model_from(fields, models));
+Api<Asked> asked_from(const Fields& fields, const Caller& caller) {
   QUIRE_TRY(Request request, request_from(fields, caller));
   QUIRE_TRY(const StreamOptions streaming, stream_options_from(fields));
   QUIRE_TRY(const bool progress, fields.boolean("return_progress", false));
   request.report_progress = progress && streaming.streamed;
-  return Asked{served, std::move(request), streaming};
+  return Asked{std::move(request), streaming};
 }
 
 Api<std::vector<std::vector<TokenId>>> prompts_from(const Fields& fields, std::string_view name, const Model& model) {
@@ -218,9 +217,6 @@ Api<std::vector<std::vector<TokenId>>> prompts_from(const Fields& fields, std::s
   return prompts;
 }
 
-Api<ServedModel*> model_from(const Fields& fields, const Models& models) {
-  QUIRE_TRY(const std::string name, fields.string("model", "", 256));
-  return models.find(name);
-}
+Api<std::string> model_name_from(const Fields& fields) { return fields.string("model", "", 256); }
 
 }  // namespace quire::server

@@ -6,7 +6,7 @@
 
 #include "quire/engine.h"
 #include "server/fields.h"
-#include "server/models.h"
+#include "server/http.h"
 
 namespace quire::server {
 
@@ -20,11 +20,10 @@ struct StreamOptions {
 };
 
 struct Asked {
-  ServedModel* served;
   Request request;  // without the prompt, the number of choices and log-probabilities
   StreamOptions streaming;
 };
-Api<Asked> asked_from(const Fields& fields, const Caller& caller, const Models& models);
+Api<Asked> asked_from(const Fields& fields, const Caller& caller);
 
 // "stop" or "stop_sequences".
 Api<std::vector<std::string>> stops_from(const Fields& fields, std::string_view name);
@@ -35,6 +34,7 @@ Api<std::string> salt_from(const Fields& fields, const Caller& caller);
 // "prompt" or "input": a text, tokens, or a list of either.
 Api<std::vector<std::vector<TokenId>>> prompts_from(const Fields& fields, std::string_view name, const Model& model);
 
-Api<ServedModel*> model_from(const Fields& fields, const Models& models);
+// "model": its name; empty where there is none.
+Api<std::string> model_name_from(const Fields& fields);
 
 }  // namespace quire::server

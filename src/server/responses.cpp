@@ -186,12 +186,10 @@ Json frame_of(const Fields& fields, const ServedModel& served, const Request& re
           {"usage", nullptr}};
 }
 
-Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
-  QUIRE_TRY(const Json body, parse_object(exchange->request.body));
-  const Fields fields(body);
+Api<void> converse(const ExchangePtr& exchange, const Fields& fields, const ServedPtr& served, const Serving& serving) {
   QUIRE_CHECK_OK(check_is_stateless(fields));
-  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller, serving.models));
-  auto& [served, request, streaming] = asked;
+  QUIRE_TRY(Asked asked, asked_from(fields, exchange->caller));
+  auto& [request, streaming] = asked;
   QUIRE_TRY(const Tools tools, tools_from(fields, ToolSpelling::responses));
   QUIRE_TRY(const std::vector<Message> messages, input_from(fields));
   if (fields.has("text")) {
@@ -204,16 +202,14 @@ Api<void> converse(const ExchangePtr& exchange, const Serving& serving) {
   plan.schema_field = tools.choice == Tools::Choice::none ? "text.format.schema" : "tools";
   plan.spelling = std::make_unique<ResponseSpelling>(Shape{frame_of(fields, *served, request, tools), tools.rules()});
   plan.requests.push_back(std::move(request));
-  Generation::start(exchange, served->engine, std::move(plan), serving.metrics);
+  Generation::start(exchange, served, std::move(plan), serving.metrics);
   return {};
 }
 
 }  // namespace
 
 void add_responses(Router& router, Serving serving) {
-  router.add("POST", "/v1/responses", [serving](const ExchangePtr& exchange) {
-    answer_or_refuse(exchange, [&] { return converse(exchange, serving); });
-  });
+  router.add("POST", "/v1/responses", with_model(serving, converse));
 }
 
 }  // namespace quire::server

@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "server/api_error.h"
 
@@ -23,6 +24,22 @@ std::string_view without_port(std::string_view host) {
   return host.substr(0, host.find(':'));
 }
 
+// %41 is A, + is a space; what is no such code stays as it is.
+std::string decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      out += static_cast<char>(byte);
+      i += 2;
+    } else {
+      out += text[i] == '+' ? ' ' : text[i];
+    }
+  }
+  return out;
+}
+
 // The host of "scheme://host:port".
 std::string_view host_of(std::string_view origin) {
   const auto start = origin.find("://");
@@ -34,6 +51,16 @@ std::string_view host_of(std::string_view origin) {
 std::string_view HttpRequest::header(std::string_view name) const {
   const auto at = std::ranges::find_if(headers, [&](const auto& field) { return same_word(field.first, name); });
   return at == headers.end() ? std::string_view() : std::string_view(at->second);
+}
+
+std::string HttpRequest::parameter(std::string_view name) const {
+  std::string_view rest = query;
+  while (!rest.empty()) {
+    const std::string_view pair = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(pair.size() + 1, rest.size()));
+    if (pair.substr(0, pair.find('=')) == name) return decoded(pair.substr(std::min(name.size() + 1, pair.size())));
+  }
+  return "";
 }
 
 bool Router::knows_host(std::string_view host) const {
@@ -81,8 +108,12 @@ void Router::answer(const ExchangePtr& exchange) const {
 }
 
 void Router::dispatch(const ExchangePtr& exchange) const {
+  answer_safely(exchange, [&] { answer(exchange); });
+}
+
+void answer_safely(const ExchangePtr& exchange, const std::function<void()>& work) {
   try {
-    answer(exchange);
+    work();
   } catch (const std::bad_alloc&) {
     exchange->respond(to_response({503, "out of memory", "", "", 1}));
   } catch (const std::exception&) {

@@ -21,6 +21,9 @@ struct Route {
   Handler handler;
 };
 
+// Runs work that answers an exchange; whatever it throws becomes the answer.
+void answer_safely(const ExchangePtr& exchange, const std::function<void()>& work);
+
 class Router {
  public:
   void add(std::string method, std::string path, Handler handler, Access access = Access::user) {
@@ -31,7 +34,7 @@ class Router {
   Keys keys;
   std::vector<std::string> hosts;  // names by which browsers may call this server, without port; empty: any
 
-  // Answers, now or later. Whatever a handler throws becomes an answer too.
+  // Answers, now or later.
   void dispatch(const ExchangePtr& exchange) const;
 
  private:

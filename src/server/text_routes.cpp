@@ -30,25 +30,18 @@ Api<Json> apply_template(const Fields& fields, const Model& model) {
 }
 
 template <auto kAnswer>
-Handler handler(const Serving& serving) {
-  return [serving](const ExchangePtr& exchange) {
-    answer_or_refuse(exchange, [&]() -> Api<void> {
-      QUIRE_TRY(const Json body, parse_object(exchange->request.body));
-      const Fields fields(body);
-      QUIRE_TRY(const ServedModel* const served, model_from(fields, serving.models));
-      QUIRE_TRY(const Json document, kAnswer(fields, served->model()));
-      respond_json(*exchange, document);
-      return {};
-    });
-  };
+Api<void> respond_with(const ExchangePtr& exchange, const Fields& fields, const ServedPtr& served, const Serving&) {
+  QUIRE_TRY(const Json document, kAnswer(fields, served->model()));
+  respond_json(*exchange, document);
+  return {};
 }
 
 }  // namespace
 
 void add_text_routes(Router& router, Serving serving) {
-  router.add("POST", "/tokenize", handler<tokenize>(serving));
-  router.add("POST", "/detokenize", handler<detokenize>(serving));
-  router.add("POST", "/apply-template", handler<apply_template>(serving));
+  router.add("POST", "/tokenize", with_model(serving, respond_with<tokenize>));
+  router.add("POST", "/detokenize", with_model(serving, respond_with<detokenize>));
+  router.add("POST", "/apply-template", with_model(serving, respond_with<apply_template>));
 }
 
 }  // namespace quire::server

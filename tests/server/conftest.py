@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 QUIRE = os.environ.get("QUIRE_BIN", str(ROOT / "build/quire"))
+GEMMA = str(ROOT / "models/gemma-3-270m-q4_k_m.gguf")
 MODEL = os.environ.get("QUIRE_MODEL", str(ROOT / "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
 
 
@@ -33,8 +34,9 @@ class Reply:
 class Server:
     """A running `quire serve`, and what it wrote to its log."""
 
-    def __init__(self, *options: str, environment: dict[str, str] | None = None) -> None:
-        command = [QUIRE, "serve", "-m", MODEL, "--port", "0", "--alias", "smol", *options]
+    def __init__(self, *options: str, models: list[str] | None = None, environment: dict[str, str] | None = None) -> None:
+        named = ["-m", MODEL, "--alias", "smol"] if models is None else [word for model in models for word in ("-m", model)]
+        command = [QUIRE, "serve", *named, "--port", "0", *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
         self.lines: list[str] = []
         assert self.process.stderr is not None

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Iterator
 
 import pytest
-from conftest import Server
+from conftest import GEMMA, MODEL, Server
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import WebDriverWait
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
 WAIT = 60
 
@@ -28,13 +28,17 @@ def page_server() -> Iterator[Server]:
 
 @pytest.fixture()
 def browser(page_server: Server) -> Iterator[webdriver.Chrome]:
+    yield from browse(page_server)
+
+
+def browse(server: Server) -> Iterator[webdriver.Chrome]:
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
     for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1100,900"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
-    driver.get(page_server.url)
+    driver.get(server.url)
     yield driver
     mistakes = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
     driver.quit()
@@ -134,6 +138,25 @@ def test_the_cache_is_shown_live(browser: webdriver.Chrome, page_server: Server)
     until(browser, lambda: browser.execute_script("return looks.length") >= 6)
     browser.set_window_size(1100, 1280)
     picture(browser, "cache")
+
+
+@pytest.fixture()
+def browser_of_two(start) -> Iterator[webdriver.Chrome]:
+    yield from browse(start(models=[MODEL, GEMMA]))
+
+
+def test_the_chosen_model_is_shown(browser_of_two: webdriver.Chrome) -> None:
+    browser = browser_of_two
+    until(browser, lambda: len(Select(element(browser, "model")).options) == 2)
+    settings(browser, temperature="0", max_tokens="8")
+    say(browser, "Tell me about rivers, please, and about the mountains they come from.")
+    element(browser, "tab-cache").click()
+    until(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "#pages .cell:not(.free)"))
+    until(browser, lambda: browser.execute_script("return looks.length") >= 2)
+    Select(element(browser, "model")).select_by_visible_text(Path(GEMMA).stem)
+    until(browser, lambda: not browser.find_elements(By.CSS_SELECTOR, "#pages .cell"))
+    assert browser.execute_script("return before.cache.model") == Path(GEMMA).stem
+    assert browser.execute_script("return looks.length") <= 1, "what came before was of the other"
 
 
 def share_a_beginning(server: Server) -> None:

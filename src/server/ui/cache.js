@@ -128,10 +128,15 @@ function remember(cache) {
 async function look() {
   if (byId('cache').hidden) return;
   try {
-    const reply = await fetch('/v1/cache?detail=pages');
+    const chosen = byId('model').value;
+    const reply = await fetch(`/v1/cache?detail=pages&model=${encodeURIComponent(chosen)}`);
     if (!reply.ok) throw new Error((await reply.json()).error.message);
-    const { models } = await reply.json();
-    const cache = models.find(({ model }) => model === byId('model').value) ?? models[0];
+    const { models: [cache] } = await reply.json();
+    if (chosen !== byId('model').value) return;
+    if (before && before.cache.model !== cache.model) {
+      looks.length = 0;
+      before = null;
+    }
     remember(cache);
     drawGauges(cache);
     drawPages(cache.page_list ?? []);
@@ -143,4 +148,5 @@ async function look() {
 }
 setInterval(look, kEvery);
 document.addEventListener('tab', look);
+byId('model').addEventListener('change', look);
 if (location.hash === '#cache') choose(byId('tab-cache'));
