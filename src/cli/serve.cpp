@@ -28,6 +28,7 @@ struct Options {
   std::vector<std::string> api_keys;
   std::string api_key_file, admin_key_file;
   std::vector<std::string> allowed_hosts;
+  std::string tls_cert, tls_key;
   bool insecure = false;
   bool quiet = false;
   int http_threads = 2;
@@ -149,6 +150,15 @@ Result<void> serve(const Options& options) {
   }
   router.hosts = known_hosts(options);
 
+  server::ServerOptions listening;
+  if (!options.tls_cert.empty() || !options.tls_key.empty()) {
+    auto tls = server::load_tls(options.tls_cert, options.tls_key);
+    if (!tls.ok()) return tls.error();
+    listening.tls = std::move(*tls);
+    if (server::others_can_read(options.tls_key)) {
+      say(fmt::format("quire: --tls-key {}: others can read it; chmod 600 {}\n", options.tls_key, options.tls_key));
+    }
+  }
   std::mutex log_mutex;
   const auto log = [&log_mutex](const std::string& line) {
     const std::scoped_lock lock(log_mutex);
@@ -177,7 +187,6 @@ Result<void> serve(const Options& options) {
   server::add_cache(router, serving);
   server::add_page(router);
 
-  server::ServerOptions listening;
   listening.host = options.host;
   listening.port = options.port;
   listening.threads = options.http_threads;
@@ -187,8 +196,8 @@ Result<void> serve(const Options& options) {
   if (auto listened = server.listen(); !listened.ok()) return listened;
   std::string names;
   for (const server::ModelView& model : models.look_at_all()) names += (names.empty() ? "" : ", ") + model.name;
-  log(fmt::format("quire: {} on http://{}:{}{}", names, options.host, server.port(),
-                  server.router().keys.required() ? "" : ", without a key"));
+  log(fmt::format("quire: {} on {}://{}:{}{}", names, listening.tls == nullptr ? "http" : "https", options.host,
+                  server.port(), server.router().keys.required() ? "" : ", without a key"));
   server.run();
   models.shut_down();  // before the connections its streams would wake
   say("quire: stopped\n");
@@ -226,6 +235,9 @@ void add_serve(CLI::App& app, int& exit_status) {
                       "Keys that may look at and empty the cache; also $QUIRE_ADMIN_KEY");
   command->add_option("--allowed-host", options->allowed_hosts, "Further names in a request's Host that are answered")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--tls-cert", options->tls_cert,
+                      "Speak TLS (https) with this certificate: PEM, those that vouch for it behind it");
+  command->add_option("--tls-key", options->tls_key, "The certificate's private key: PEM, mode 0600, no passphrase");
   command->add_flag("--no-key", options->insecure, "Listen on a public address without a key");
   command->add_flag("-q,--quiet", options->quiet, "No line for each request");
   command->add_option("--http-threads", options->http_threads, "Threads that read and write")

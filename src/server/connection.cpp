@@ -1,13 +1,12 @@
 #include "server/connection.h"
 
 #include <fmt/format.h>
-#include <sys/socket.h>
+#include <openssl/ssl.h>
 
 #include <algorithm>
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
-#include <cerrno>
 
 #include "server/api_error.h"
 #include "server/http_exchange.h"
@@ -42,6 +41,17 @@ HttpRequest to_request(http::request<http::string_body>&& message) {
   return request;
 }
 
+constexpr std::chrono::seconds kGoodbyeTime{2};
+
+// All of an answer for whoever is cut off before there is an exchange.
+std::string short_answer(const ApiError& error, std::string_view reason) {
+  const std::string body = to_json(error);
+  const std::string retry = error.retry_after_s > 0 ? fmt::format("Retry-After: {}\r\n", error.retry_after_s) : "";
+  return fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\n{}Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+      error.status, reason, retry, body.size(), body);
+}
+
 ApiError error_for(const boost::beast::error_code& code) {
   if (code == http::error::header_limit) return {431, "the request's header is too large", "", "", 0};
   if (code == http::error::body_limit) return {413, "the request's body is too large", "", "", 0};
@@ -51,7 +61,7 @@ ApiError error_for(const boost::beast::error_code& code) {
 }  // namespace
 
 Connection::Connection(boost::asio::ip::tcp::socket socket, Server::State& server)
-    : server_(server), stream_(std::move(socket)) {
+    : server_(server), stream_(std::move(socket), server.options.tls.get()) {
   ++server_.connections;
 }
 Connection::~Connection() { --server_.connections; }
@@ -59,21 +69,34 @@ Connection::~Connection() { --server_.connections; }
 void Connection::start() {
   boost::asio::dispatch(stream_.get_executor(), [self = shared_from_this()] {
     boost::beast::error_code ignored;
-    self->stream_.socket().set_option(boost::asio::ip::tcp::no_delay(true), ignored);
-    self->read_header();
+    self->stream_.tcp().socket().set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+    self->stream_.is_tls() ? self->shake_hands() : self->read_header();
   });
 }
 
 void Connection::refuse() {
-  static const std::string kAnswer = [] {
-    const std::string body = to_json({503, "too many connections", "", "", 1});
-    return fmt::format(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: "
-        "close\r\nContent-Length: {}\r\n\r\n{}",
-        body.size(), body);
-  }();
+  if (stream_.is_tls()) return close();  // shaking hands is most of the work
+  static const std::string kAnswer = short_answer({503, "too many connections", "", "", 1}, "Service Unavailable");
   stream_.expires_after(std::chrono::seconds(1));
   boost::asio::async_write(stream_, boost::asio::buffer(kAnswer),
+                           [self = shared_from_this()](const Code&, std::size_t) { self->close(); });
+}
+
+void Connection::shake_hands() {
+  stream_.expires_after(server_.options.header_time);
+  stream_.async_handshake([self = shared_from_this()](const Code& code) {
+    code.failed() ? self->refuse_handshake(code) : self->read_header();
+  });
+}
+
+// Who speaks plain HTTP here is told so, plainly.
+void Connection::refuse_handshake(const Code& code) {
+  const bool is_http = code.category() == boost::asio::error::get_ssl_category() &&
+                       ERR_GET_REASON(static_cast<unsigned long>(code.value())) == SSL_R_HTTP_REQUEST;
+  if (!is_http) return close();
+  static const std::string kAnswer =
+      short_answer({400, "this port speaks TLS: use https://", "", "", 0}, "Bad Request");
+  boost::asio::async_write(stream_.tcp(), boost::asio::buffer(kAnswer),
                            [self = shared_from_this()](const Code&, std::size_t) { self->close(); });
 }
 
@@ -147,31 +170,35 @@ void Connection::refuse_request(const Code& code) {
 
 void Connection::finished(bool keep_alive) {
   exchange_.reset();
-  if (watching_) {
-    boost::beast::error_code ignored;
-    stream_.socket().cancel(ignored);
-  }
-  if (!keep_alive || server_.draining) return close();
-  wait_for_request();
+  const auto next = !keep_alive || server_.draining ? &Connection::end : &Connection::wait_for_request;
+  if (!watching_) return (this->*next)();
+  next_ = next;
+  stream_.tcp().cancel();
 }
 
 // While an answer is made, the only news from the client is that it left, or the next request it sends early.
 void Connection::watch() {
+  constexpr std::size_t kLittle = 512;
   watching_ = true;
-  stream_.socket().async_wait(boost::asio::ip::tcp::socket::wait_read, [self = shared_from_this()](const Code& code) {
+  stream_.async_read_some(buffer_.prepare(kLittle), [self = shared_from_this()](const Code& code, std::size_t bytes) {
     self->watching_ = false;
+    self->buffer_.commit(bytes);
+    if (const auto next = std::exchange(self->next_, nullptr)) return (self.get()->*next)();
     const auto exchange = self->exchange_.lock();
-    if (code.failed() || exchange == nullptr) return;
-    char byte;
-    const auto got = ::recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) exchange->gone();
+    if (code.failed() && exchange != nullptr) exchange->gone();
   });
+}
+
+void Connection::end() {
+  if (!stream_.is_tls()) return close();
+  stream_.expires_after(kGoodbyeTime);
+  stream_.async_goodbye([self = shared_from_this()](const Code&) { self->close(); });
 }
 
 void Connection::close() {
   boost::beast::error_code ignored;
-  stream_.socket().shutdown(boost::asio::ip::tcp::socket::shutdown_both, ignored);
-  stream_.close();
+  stream_.tcp().socket().shutdown(boost::asio::ip::tcp::socket::shutdown_both, ignored);
+  stream_.tcp().close();
 }
 
 }  // namespace quire::server

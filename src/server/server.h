@@ -10,12 +10,14 @@
 
 #include "quire/result.h"
 #include "server/router.h"
+#include "server/tls.h"
 
 namespace quire::server {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 8080;  // 0: any that is free
+  std::uint16_t port = 8080;                       // 0: any that is free
+  std::shared_ptr<boost::asio::ssl::context> tls;  // null: plain HTTP
   int threads = 2;
   std::uint32_t header_bytes = 16 << 10;
   std::size_t header_fields = 100;

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import threading
 from dataclasses import dataclass
@@ -32,9 +33,10 @@ class Reply:
 
 
 class Server:
-    """A running `quire serve`, and what it wrote to its log."""
+    """A running `quire serve`, and what it wrote to its log. trusted: the certificate it shows where it speaks TLS."""
 
-    def __init__(self, *options: str, models: list[str] | None = None, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, *options: str, models: list[str] | None = None, trusted: Path | None = None, environment: dict[str, str] | None = None) -> None:
+        self.tls = None if trusted is None else ssl.create_default_context(cafile=str(trusted))
         named = ["-m", MODEL, "--alias", "smol"] if models is None else [word for model in models for word in ("-m", model)]
         command = [QUIRE, "serve", *named, "--port", "0", *options]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
@@ -42,7 +44,7 @@ class Server:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line)
-            if found := re.search(r"on http://[^ ]*:(\d+)", line):
+            if found := re.search(r"on https?://[^ ]*:(\d+)", line):
                 self.port = int(found.group(1))
                 break
         else:
@@ -57,14 +59,20 @@ class Server:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     def client(self, key: str = "none") -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=120)
+        http_client = openai.DefaultHttpxClient(verify=self.tls) if self.tls else None
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=120, http_client=http_client)
+
+    def connection(self) -> http.client.HTTPConnection:
+        if self.tls:
+            return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=120, context=self.tls)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
 
     def call(self, method: str, path: str, body: object = None) -> Reply:
         """One plain request; a body that is no text goes as JSON."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = self.connection()
         try:
             data = body if body is None or isinstance(body, str) else json.dumps(body)
             connection.request(method, path, data, {"Content-Type": "application/json"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -227,6 +228,18 @@ def test_sigterm_waits_for_one_that_loads(start) -> None:
         os.kill(server.process.pid, signal.SIGTERM)
         assert answer.result().status == 200
     assert server.process.wait(timeout=60) == 0
+
+
+def test_a_second_signal_ends_those_who_wait_for_one(start) -> None:
+    server = start(models=[MODEL, GEMMA])
+    with ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(complete, server, GEMMA_NAME) for _ in range(4)]
+        time.sleep(0.2)
+        for _ in range(2):
+            os.kill(server.process.pid, signal.SIGTERM)
+            time.sleep(0.1)
+        assert server.process.wait(timeout=60) == 0
+        assert all(isinstance(answer.exception(), (http.client.HTTPException, ConnectionError)) for answer in answers)
 
 
 @pytest.fixture
