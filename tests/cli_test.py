@@ -11,6 +11,7 @@ import select
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -180,7 +181,32 @@ class OtherCommands(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertIn("llama.block_count", done.stdout)
         self.assertIn("token_embd.weight", done.stdout)
-        self.assertEqual(quire_json("inspect", tiny_model())["metadata"]["general.architecture"], '"llama"')
+        self.assertIn("bytes per token", done.stdout)
+        out = quire_json("inspect", tiny_model())
+        self.assertEqual(out["metadata"]["general.architecture"], '"llama"')
+        self.assertTrue(out["runs"])
+        self.assertEqual(out["file_bytes"], Path(tiny_model()).stat().st_size)
+        self.assertEqual((out["kv"]["layers"], out["kv"]["kv_heads"], out["kv"]["head_dim"]), (3, 2, 12))
+        self.assertEqual(out["kv"]["bytes_per_token"], 2 * 3 * 2 * 12 * 2)
+        self.assertEqual(len(out["kv"]["formats"]), 10)
+        self.assertGreater(out["tokenizer"]["tokens"], 90)
+        local = quire_json("inspect", tiny_model("gemma3"))["kv"]
+        self.assertGreater(local["window_layers"], 0)
+        self.assertLess(local["bytes_at_context"], local["bytes_per_token"] * 10**9)
+
+    def test_inspect_refuses_broken_files(self):
+        whole = Path(tiny_model()).read_bytes()
+        with tempfile.TemporaryDirectory() as folder:
+            broken = Path(folder) / "broken.gguf"
+            for content, said in ((whole[: len(whole) // 2], "broken.gguf"), (b"not a model", "broken.gguf"), (b"", "broken.gguf"),
+                                  (whole.replace(b"blk.1.attn_k.weight", b"blk.1.attn_z.weight"), "blk.1.attn_k.weight"),
+                                  (whole.replace(b"llama", b"abcde"), "abcde")):
+                with self.subTest(said):
+                    broken.write_bytes(content)
+                    done = quire("inspect", broken)
+                    self.assertEqual(done.returncode, 1, done.stderr)
+                    self.assertIn(said, done.stderr)
+                    self.assertEqual(done.stderr.count("\n"), 1)
 
     def test_perplexity(self):
         text = Path(tiny_model()).with_suffix(".txt")

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "cli/common.h"
+#include "cli/report.h"
 #include "core/clock.h"
 #include "core/thread_pool.h"
 #include "lab/experiment.h"
@@ -25,6 +26,7 @@ using lab::Experiment;
 struct Options {
   std::vector<std::string> names;
   std::string model, file, folder = "quire-lab";
+  std::vector<std::int64_t> broken_key;  // layer, head, position; empty: the usual one
   int threads = 0;
   bool quick = false, again = false, list = false, json = false;
 };
@@ -54,11 +56,6 @@ Result<std::vector<const Experiment*>> chosen(const std::vector<std::string>& na
     if (std::ranges::find(wanted, *found) == wanted.end()) wanted.push_back(*found);
   }
   return wanted;
-}
-
-std::string duration(double seconds) {
-  if (seconds < 90) return fmt::format("{:.0f} s", std::max(seconds, 1.0));
-  return fmt::format("{:.0f} min", seconds / 60);
 }
 
 std::string_view chart_js() {
@@ -138,7 +135,8 @@ int run(const Options& o) {
                                    fmt::format("{}, {} tokens", source, tokens.size()),
                                    lab::digest_of(*text),
                                    o.quick,
-                                   threads};
+                                   threads,
+                                   fmt::format("{}", fmt::join(o.broken_key, ","))};
   auto notebook = lab::Notebook::open(o.folder, conditions);
   if (!notebook.ok()) return report_error(notebook.error());
   if (!notebook->set_aside().empty()) {
@@ -162,7 +160,8 @@ int run(const Options& o) {
   for (std::size_t i = 0; i < left.size() && !stopped; ++i) {
     const Experiment& experiment = *left[i];
     countdown.begin(experiment);
-    lab::WorkbenchOptions options{o.quick, threads, &interrupted(), {}};
+    lab::WorkbenchOptions options{o.quick, threads, &interrupted(), {}, {}};
+    if (!o.broken_key.empty()) options.broken_key = {o.broken_key[0], o.broken_key[1], o.broken_key[2]};
     if (progress) {
       options.on_progress = [&](double part, std::string_view what) {
         say(fmt::format("\r\033[K[{}/{}] {} {:.0f} %: {}; about {} left", i + 1, left.size(), experiment.name,
@@ -219,6 +218,10 @@ void add_lab(CLI::App& app, int& exit_status) {
   command->add_option("-o,--output", o->folder, "Folder for the results")->capture_default_str();
   command->add_option("-t,--threads", o->threads, "Threads; 0 for all this process may use")
       ->check(CLI::Range(0, 1024));
+  command->add_option("--broken-key", o->broken_key, "What break overwrites: LAYER,HEAD,POSITION; else 3,0,57")
+      ->delimiter(',')
+      ->expected(3)
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--quick", o->quick, "Fewer and shorter measurements");
   command->add_flag("--again", o->again, "Measure what was done before once more");
   command->add_flag("--list", o->list, "Only name the experiments");

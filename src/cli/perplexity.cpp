@@ -2,15 +2,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 #include <iostream>
 
 #include "cli/common.h"
 #include "cli/report.h"
+#include "core/clock.h"
 #include "lab/perplexity.h"
 
 namespace quire::cli {
 namespace {
+
+constexpr double kLogSeconds = 10;  // between lines where nobody watches
 
 struct Options {
   ModelOptions model;
@@ -29,7 +33,9 @@ nlohmann::ordered_json to_json(const PerplexityReport& r, std::size_t text_bytes
     out["kld"] = {{"mean", r.divergence->mean},
                   {"median", r.divergence->median},
                   {"p99", r.divergence->p99},
-                  {"same_top_percent", r.divergence->same_top_percent}};
+                  {"same_top_percent", r.divergence->same_top_percent},
+                  {"loss_rise", r.divergence->loss_rise},
+                  {"loss_rise_stderr", r.divergence->loss_rise_error}};
   }
   out["cache"] = cache_json(cache);
   return out;
@@ -68,11 +74,17 @@ int measure(Options o) {
   options.base = base ? &*base : nullptr;
   options.cancel = &interrupted();
   const bool progress = is_terminal(STDERR_FILENO);
-  if (progress) {
-    options.on_chunk = [](const PerplexityReport& r) {
-      say(fmt::format("\r\033[Kchunk {}: perplexity {:.4f}", r.chunks, r.perplexity));
-    };
-  }
+  const auto start = Clock::now();
+  double told = 0;  // seconds from the start to the last line that was said
+  options.on_chunk = [&](const PerplexityReport& r) {
+    const double taken = milliseconds_since(start) / 1000;
+    const double left = taken / static_cast<double>(r.chunks) * static_cast<double>(r.planned_chunks - r.chunks);
+    // On a terminal one line that changes; elsewhere, as in a log, a line now and then.
+    if (!progress && taken - told < kLogSeconds) return;
+    told = taken;
+    say(fmt::format("{}chunk {} of {}: perplexity {:.4f}; about {} left{}", progress ? "\r\033[K" : "", r.chunks,
+                    r.planned_chunks, r.perplexity, duration(left), progress ? "" : "\n"));
+  };
   catch_interrupts();
   const auto report = perplexity(**model, *session, tokens, options);
   if (progress) say("\r\033[K");
@@ -89,6 +101,8 @@ int measure(Options o) {
   if (const auto& d = report->divergence) {
     fmt::print("KLD from f16: mean {:.6f}, median {:.6f}, p99 {:.6f}; same top token {:.2f} %\n", d->mean, d->median,
                d->p99, d->same_top_percent);
+    fmt::print("perplexity against f16: {:+.3f} +/- {:.3f} %\n", 100 * std::expm1(d->loss_rise),
+               100 * d->loss_rise_error * std::exp(d->loss_rise));
   }
   return kSuccess;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 namespace quire::cli {
@@ -34,6 +35,11 @@ std::string human_bytes(std::uint64_t bytes) {
   std::size_t unit = 0;
   for (; size >= 1024 && unit + 1 < kUnits.size(); ++unit) size /= 1024;
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", size, kUnits[unit]);
+}
+
+std::string duration(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", std::max(seconds, 1.0));
+  return fmt::format("{:.0f} min", seconds / 60);
 }
 
 nlohmann::ordered_json cache_json(const CacheReport& c) {

@@ -8,6 +8,7 @@
 
 namespace quire::cli {
 
+std::string duration(double seconds);  // that something may take: "40 s", "3 min"
 nlohmann::ordered_json cache_json(const CacheReport& cache);
 nlohmann::ordered_json generation_json(const Model& model, const Generation& generation, const CacheReport& cache);
 

@@ -25,6 +25,8 @@ class Inside {
   // With `scored` rows, attention() tells what the last so many of them looked at.
   Result<std::span<const float>> compute(std::span<const TokenId> tokens, std::int64_t from, std::int64_t scored = 0);
   void reset() { cache_.reset(); }
+  // What the largest computation so far needed beside weights and cache.
+  std::int64_t scratch_bytes() const { return decoder_.scratch_bytes(); }
   std::int64_t length() const { return cache_.current_length(); }
 
   // [layers, kv_heads, length]: what each cached token got from the scored rows, over the query heads of a KV head.

@@ -25,14 +25,17 @@ std::string hex(const Digest& digest) {
 Json to_json(const Conditions& c) {
   return {{"version", c.version},         {"machine", c.machine}, {"model", c.model},
           {"model_file", c.model_file},   {"text", c.text},       {"quick", c.quick},
-          {"text_digest", c.text_digest}, {"threads", c.threads}};
+          {"text_digest", c.text_digest}, {"threads", c.threads}, {"broken_key", c.broken_key}};
 }
 
-// Nothing that could be read is an empty object.
+// Somebody may have edited it: what is not as add() writes it is an empty object.
 Json read_document(const fs::path& path) {
   std::ifstream file(path);
   Json document = file ? Json::parse(file, nullptr, false) : Json{};
-  const bool usable = document.is_object() && document.contains("experiments") && document["experiments"].is_array();
+  const auto is_entry = [](const Json& e) { return e.is_object() && e.contains("name") && e["name"].is_string(); };
+  const bool usable = document.is_object() && document.contains("schema") && document["schema"] == kSchema &&
+                      document.contains("conditions") && document.contains("experiments") &&
+                      document["experiments"].is_array() && std::ranges::all_of(document["experiments"], is_entry);
   return usable ? document : Json::object();
 }
 
@@ -86,7 +89,7 @@ Result<Notebook> Notebook::open(const fs::path& folder, const Conditions& condit
   if (error) return fail(Errc::io, "{}: cannot make the folder: {}", folder.string(), error.message());
   const Json wanted = to_json(conditions);
   Json found = read_document(notebook.file());
-  if (found.value("schema", 0) == kSchema && found.value("conditions", Json{}) == wanted) {
+  if (!found.empty() && found["conditions"] == wanted) {
     notebook.document_ = std::move(found);
     return notebook;
   }

@@ -23,6 +23,7 @@ struct Conditions {
   std::string text_digest;
   bool quick = false;
   int threads = 0;
+  std::string broken_key;  // what `break` damages, where it is not the usual one
 
   bool operator==(const Conditions&) const = default;
 };

@@ -25,7 +25,7 @@ class NotebookTest : public testing::Test {
   }
 
   fs::path folder;
-  Conditions conditions{"1.0", "a machine", "a model", "abc", "a text", "def", false, 2};
+  Conditions conditions{"1.0", "a machine", "a model", "abc", "a text", "def", false, 2, ""};
 };
 
 Outcome outcome(double value) {
@@ -50,12 +50,13 @@ TEST_F(NotebookTest, GoesOnWhereItWas) {
 
 TEST_F(NotebookTest, OtherConditionsAreKeptApart) {
   ASSERT_TRUE(open(conditions).add(first(), outcome(1), 3).ok());
-  std::vector<Conditions> others(5, conditions);
+  std::vector<Conditions> others(6, conditions);
   others[0].version += "!";
   others[1].model_file += "!";
   others[2].text_digest += "!";
   others[3].machine += "!";
   others[4].quick = true;
+  others[5].broken_key = "1,0,9";
   for (const Conditions& other : others) {
     const Notebook notebook = open(other);
     EXPECT_FALSE(notebook.has(first().name));
@@ -72,6 +73,24 @@ TEST_F(NotebookTest, ABrokenFileIsSetAside) {
     const Notebook notebook = open(conditions);
     EXPECT_FALSE(notebook.has(first().name));
     EXPECT_TRUE(fs::exists(notebook.set_aside()));
+  }
+}
+
+TEST_F(NotebookTest, WhatSomebodyEditedIsSetAsideWhereItCannotBeGoneOnFrom) {
+  ASSERT_TRUE(open(conditions).add(first(), outcome(1), 3).ok());
+  const nlohmann::ordered_json whole = open(conditions).document();
+  const auto with = [&](const char* key, nlohmann::ordered_json value) {
+    nlohmann::ordered_json edited = whole;
+    edited[key] = std::move(value);
+    return edited;
+  };
+  for (const auto& edited : {with("schema", "one"), with("schema", 99), with("conditions", nullptr),
+                             with("experiments", {1, 2}), with("experiments", {{{"name", 7}}})}) {
+    std::ofstream(folder / "results.json") << edited;
+    Notebook notebook = open(conditions);
+    EXPECT_FALSE(notebook.set_aside().empty()) << edited;
+    EXPECT_FALSE(notebook.has(first().name)) << edited;
+    EXPECT_TRUE(notebook.add(first(), outcome(2), 3).ok());
   }
 }
 

@@ -46,8 +46,8 @@ Json to_json(const Chart& chart) {
 }
 
 Json to_json(const HeatMap& map) {
-  return {{"title", map.title},     {"x", to_json(map.x)}, {"y", to_json(map.y)}, {"value", map.value},
-          {"columns", map.columns}, {"rows", map.rows},    {"values", map.values}};
+  return {{"title", map.title},     {"x", to_json(map.x)}, {"y", to_json(map.y)},  {"value", map.value},
+          {"columns", map.columns}, {"rows", map.rows},    {"values", map.values}, {"logarithmic", map.logarithmic}};
 }
 
 Json to_json(const Table& table) { return {{"title", table.title}, {"columns", table.columns}, {"rows", table.rows}}; }

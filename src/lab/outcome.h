@@ -58,6 +58,7 @@ struct HeatMap {
   std::string value;                        // what the cells say, with its unit
   std::vector<std::string> columns, rows;   // their names
   std::vector<std::vector<double>> values;  // [rows][columns]
+  bool logarithmic = false;                 // how values become colours
 };
 
 struct Table {

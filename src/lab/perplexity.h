@@ -17,10 +17,14 @@ struct Divergence {  // from the base's predictions to the session's, per scored
   double median = 0;
   double p99 = 0;
   double same_top_percent = 0;  // how often the likeliest token is the same
+  // By how much the loss rises, token by token, and the standard error of that: much smaller than the perplexity's own,
+  // since both say the same of most tokens. The perplexity is exp(loss_rise) times the base's.
+  double loss_rise = 0, loss_rise_error = 0;
 };
 
 struct PerplexityReport {
-  std::int64_t chunks = 0;
+  std::int64_t chunks = 0;          // measured so far
+  std::int64_t planned_chunks = 0;  // of all that there will be
   std::int64_t ctx = 0;
   std::int64_t scored_tokens = 0;
   double perplexity = 0;
@@ -47,7 +51,7 @@ struct PerplexityOptions {
 Result<PerplexityReport> perplexity(const Model& model, Session& session, std::span<const TokenId> tokens,
                                     const PerplexityOptions& options);
 // The same for several sessions, chunk by chunk, so that what the base predicts is computed once. on_chunk and
-// on_token speak of the first.
+// on_token speak of the first. Where there is a base, its own report comes after theirs.
 Result<std::vector<PerplexityReport>> perplexities(const Model& model, std::span<Session* const> sessions,
                                                    std::span<const TokenId> tokens, const PerplexityOptions& options);
 

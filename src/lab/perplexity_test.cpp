@@ -66,6 +66,26 @@ TEST(Perplexity, DivergenceIsZeroOnlyFromItself) {
   EXPECT_GE(some->divergence->p99, some->divergence->median);
 }
 
+TEST(Perplexity, RisesAreTakenTokenByToken) {
+  const TinyLlama tiny;
+  Session f16 = tiny.open("f16"), f32 = tiny.open("f32"), bf16 = tiny.open("bf16");
+  const std::vector<Session*> both{&f32, &bf16};
+  PerplexityOptions options;
+  options.ctx = 64;
+  options.base = &f16;
+  const auto reports = perplexities(*tiny.model, both, tiny.tokens, options);
+  ASSERT_TRUE(reports.ok());
+  ASSERT_EQ(reports->size(), 3u) << "the base's own comes last";
+  options.base = nullptr;
+  EXPECT_EQ(reports->back().perplexity, perplexity(*tiny.model, f16, tiny.tokens, options)->perplexity);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const PerplexityReport& r = (*reports)[i];
+    EXPECT_NEAR(std::exp(r.divergence->loss_rise), r.perplexity / reports->back().perplexity, 1e-9);
+    EXPECT_GT(r.divergence->loss_rise_error, 0);
+    EXPECT_LT(r.divergence->loss_rise_error, r.standard_error / r.perplexity);
+  }
+}
+
 TEST(Perplexity, BadRequests) {
   const TinyLlama tiny;
   Session session = tiny.open("f16");

@@ -26,6 +26,14 @@ Tokens Workbench::prompt(std::int64_t from, std::int64_t count) const {
   return tokens;
 }
 
+CachePlace Workbench::broken_key() const {
+  if (options_.broken_key) return *options_.broken_key;
+  CachePlace usual;
+  usual.layer = std::min<std::int64_t>(usual.layer, info().layers - 1);
+  usual.position = std::min<std::int64_t>(usual.position, info().context / 4);
+  return usual;
+}
+
 std::vector<std::int64_t> Workbench::within_context(std::vector<std::int64_t> lengths, std::int64_t more) const {
   std::erase_if(lengths, [&](std::int64_t length) { return length + more > info().context; });
   return lengths;

@@ -26,11 +26,17 @@ inline constexpr const char* kLabKernels = "exact";
 
 Request greedy_request(Tokens tokens, std::int64_t generated);
 
+// One key in the cache.
+struct CachePlace {
+  std::int64_t layer = 3, head = 0, position = 57;
+};
+
 struct WorkbenchOptions {
   bool quick = false;
   int threads = 0;  // 0: as many as this process may use
   const std::atomic<bool>* cancel = nullptr;
   std::function<void(double part, std::string_view what)> on_progress;
+  std::optional<CachePlace> broken_key;  // what `break` damages; else the usual one, as far as the model has it
 };
 
 class Workbench {
@@ -43,6 +49,7 @@ class Workbench {
   bool quick() const { return options_.quick; }
   int threads() const { return options_.threads; }
   const std::atomic<bool>* cancel() const { return options_.cancel; }
+  CachePlace broken_key() const;
   template <class T>
   T choose(T full, T quick) const {
     return options_.quick ? std::move(quick) : std::move(full);

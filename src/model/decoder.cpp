@@ -343,4 +343,13 @@ void Decoder::add_to_stream(const Norm& post_norm, std::int64_t rows) {
   ops_.add(branch_.data(), stream_.data(), rows * config_.width, pool_);
 }
 
+std::int64_t Decoder::scratch_bytes() const {
+  std::size_t floats = 0;
+  for (const auto* values :
+       {&stream_, &branch_, &q_, &q_sinks_, &k_, &v_, &context_, &log_sum_exp_, &gate_, &up_, &logits_, &hidden_}) {
+    floats += values->capacity();
+  }
+  return static_cast<std::int64_t>(floats * sizeof(float));
+}
+
 }  // namespace quire

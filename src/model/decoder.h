@@ -46,6 +46,8 @@ class Decoder {
   std::span<const float> forward(const Batch& batch);
   // [batch.hidden.size(), width] of the last pass.
   std::span<const float> hidden() const { return hidden_; }
+  // Held for the largest pass so far: activations and logits.
+  std::int64_t scratch_bytes() const;
 
  private:
   // Angles of the batch at hand. Queries that look at sinks stand nearer to them than their position says.

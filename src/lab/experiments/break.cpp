@@ -14,15 +14,11 @@
 namespace quire::lab {
 namespace {
 
-constexpr std::int64_t kLayer = 3, kHead = 0, kPosition = 57;
 constexpr int kPrompts = 10, kShown = 2;
-constexpr int kBar = 8;  // of the ten prompts must differ after the shift
+constexpr std::int64_t kBefore = 8;  // tokens that are generated before the cache breaks
+constexpr int kBar = 8;              // of the ten prompts must differ after the shift
 
 enum class Fault { none, key, shift };
-
-struct Place {
-  std::int64_t layer, head, position;
-};
 
 // Normal numbers of deviation 1, the same everywhere: Box and Muller's way.
 std::vector<float> noise(std::size_t count, std::uint64_t seed) {
@@ -42,24 +38,6 @@ double length_of(const std::vector<float>& v) {
 struct Damage {
   double key_length = 0, noise_length = 0;
 };
-
-// A new session with the prompt in its cache, and then the fault.
-Result<Session> broken(const Workbench& bench, const Tokens& prompt, std::int64_t generated, Fault fault,
-                       const Place& place, std::uint64_t seed, Damage& damage) {
-  CacheSettings flat;
-  flat.layout = "flat";
-  QUIRE_TRY(Session session, bench.open(flat, std::ssize(prompt) + generated + 1));
-  QUIRE_CHECK_OK(session.prefill(std::span(prompt).first(prompt.size() - 1)));
-  CacheFaults faults(session);
-  if (fault == Fault::shift) QUIRE_CHECK_OK(faults.shift_writes(1));
-  if (fault == Fault::key) {
-    QUIRE_TRY(const std::vector<float> key, faults.read_key(place.layer, place.head, place.position));
-    const std::vector<float> random = noise(key.size(), seed);
-    damage = {length_of(key), length_of(random)};
-    QUIRE_CHECK_OK(faults.overwrite_key(place.layer, place.head, place.position, random));
-  }
-  return session;
-}
 
 struct Step {
   TokenId chosen;
@@ -81,6 +59,30 @@ Tokens tokens_of(const std::vector<Step>& steps) {
   Tokens tokens;
   for (const Step& step : steps) tokens.push_back(step.chosen);
   return tokens;
+}
+
+// A new session that has read the prompt and said a few tokens, and then the fault.
+struct Broken {
+  Session session;
+  Tokens before;  // what it said until then
+};
+Result<Broken> broken(const Workbench& bench, const Tokens& prompt, std::int64_t generated, Fault fault,
+                      std::uint64_t seed, Damage& damage) {
+  CacheSettings flat;
+  flat.layout = "flat";
+  QUIRE_TRY(Session session, bench.open(flat, std::ssize(prompt) + kBefore + generated + 1));
+  QUIRE_CHECK_OK(session.prefill(std::span(prompt).first(prompt.size() - 1)));
+  QUIRE_TRY(const std::vector<Step> said, follow(session, prompt.back(), {}, kBefore));
+  CacheFaults faults(session);
+  if (fault == Fault::shift) QUIRE_CHECK_OK(faults.shift_writes(1));
+  if (fault == Fault::key) {
+    const CachePlace place = bench.broken_key();
+    QUIRE_TRY(const std::vector<float> key, faults.read_key(place.layer, place.head, place.position));
+    const std::vector<float> random = noise(key.size(), seed);
+    damage = {length_of(key), length_of(random)};
+    QUIRE_CHECK_OK(faults.overwrite_key(place.layer, place.head, place.position, random));
+  }
+  return Broken{std::move(session), tokens_of(said)};
 }
 
 // Root mean square of the difference, in deviations of the clean logits: 1 is as far as two unrelated tokens' are.
@@ -115,7 +117,7 @@ Texts::Version version(const Model& model, std::string name, const Tokens& clean
 
 std::string in_words(const Runs& runs, std::int64_t generated) {
   const std::int64_t changed = runs.changed(generated);
-  std::string text = fmt::format("{}: {} of {} texts changed", runs.name, changed, runs.first.size());
+  std::string text = fmt::format("With {}, {} of {} texts changed", runs.name, changed, runs.first.size());
   if (changed == 0) return text + fmt::format(" within {} tokens.", generated);
   std::vector<double> when;
   for (const std::int64_t f : runs.first) {
@@ -128,24 +130,32 @@ std::string in_words(const Runs& runs, std::int64_t generated) {
 
 Result<Outcome> run(Workbench& bench) {
   const std::int64_t generated = bench.choose(64, 24);
-  const std::int64_t length = std::min<std::int64_t>(128, bench.info().context - generated - 2);
+  const std::int64_t length = std::min<std::int64_t>(120, bench.info().context - kBefore - generated - 2);
   if (length < 16) return fail(Errc::unsupported, "the model's context of {} is too short", bench.info().context);
-  const Place place{std::min<std::int64_t>(kLayer, bench.info().layers - 1), kHead, std::min(kPosition, length / 2)};
+  const CachePlace place = bench.broken_key();
+  if (place.layer >= bench.info().layers || place.head >= bench.info().kv_heads || place.position >= length) {
+    return fail(Errc::invalid_argument,
+                "no key at layer {}, head {}, position {}; expected below {} layers, {} heads and {} positions",
+                place.layer, place.head, place.position, bench.info().layers, bench.info().kv_heads, length);
+  }
 
   std::array<Runs, 3> runs{Runs{"no fault, run again", {}, {}}, Runs{"one key overwritten", {}, {}},
                            Runs{"writes one slot late", {}, {}}};
   for (Runs& r : runs) r.distances.resize(static_cast<std::size_t>(generated));
   Outcome outcome;
   std::vector<Damage> damages;
-  bool same_as_naive = true;
+  bool same_as_naive = true, same_before = true;
   for (int i = 0; i < kPrompts; ++i) {
     QUIRE_CHECK_OK(bench.at(static_cast<double>(i) / kPrompts, fmt::format("prompt {} of {}", i + 1, kPrompts)));
     const Tokens prompt = bench.prompt(400 * i, length);
     const auto seed = static_cast<std::uint64_t>(i) + 1;
     Damage damage;
+    Tokens before;  // what the first of this prompt's runs said before its fault
     const auto go = [&](Fault fault, const Tokens& forced) -> Result<std::vector<Step>> {
-      QUIRE_TRY(Session session, broken(bench, prompt, generated, fault, place, seed, damage));
-      return follow(session, prompt.back(), forced, generated);
+      QUIRE_TRY(Broken run, broken(bench, prompt, generated, fault, seed, damage));
+      if (before.empty()) before = run.before;
+      same_before = same_before && run.before == before;
+      return follow(run.session, run.before.back(), forced, generated);
     };
     QUIRE_TRY(const std::vector<Step> clean, go(Fault::none, {}));
     const Tokens truth = tokens_of(clean);
@@ -162,6 +172,7 @@ Result<Outcome> run(Workbench& bench) {
     // The truth of the truth: everything computed again, in pages, without a cache.
     QUIRE_TRY(Session naive, bench.open());
     Tokens sequence = prompt;
+    sequence.insert(sequence.end(), before.begin(), before.end());
     for (std::size_t s = 0; s < std::min<std::size_t>(truth.size(), 8); ++s) {
       naive.reset();
       QUIRE_TRY(const auto logits, naive.prefill(sequence));
@@ -173,7 +184,8 @@ Result<Outcome> run(Workbench& bench) {
     const Model& model = *bench.model();
     outcome.texts.push_back(
         {fmt::format("Prompt {}", i + 1),
-         model.text(std::span(prompt).last(std::min<std::size_t>(prompt.size(), 40))),
+         model.text(std::span(sequence).subspan(prompt.size() - std::min<std::size_t>(prompt.size(), 32),
+                                                std::min<std::size_t>(prompt.size(), 32) + before.size())),
          {version(model, "without a fault", truth, truth), version(model, runs[1].name, truth, tokens_of(key)),
           version(model, runs[2].name, truth, tokens_of(shift))}});
   }
@@ -203,11 +215,12 @@ Result<Outcome> run(Workbench& bench) {
   outcome.tables.push_back(std::move(table));
 
   outcome.find(
-      fmt::format("{} prompts of {} tokens lie in the cache when it breaks; {} tokens follow, greedily. The key "
+      fmt::format("{} prompts of {} tokens and {} generated after each lie in the cache when it breaks; {} tokens "
+                  "follow, greedily. The key "
                   "is that of layer {}, head {}, position {}, overwritten with normal noise (its length was {:.1f} "
                   "in the first prompt, the noise's is {:.1f}).",
-                  kPrompts, length, generated, place.layer, place.head, place.position, damages.front().key_length,
-                  damages.front().noise_length));
+                  kPrompts, length, kBefore, generated, place.layer, place.head, place.position,
+                  damages.front().key_length, damages.front().noise_length));
   outcome.find(in_words(runs[1], generated));
   outcome.find(in_words(runs[2], generated));
   const auto mean_distance = [&](const Runs& r) {
@@ -223,11 +236,13 @@ Result<Outcome> run(Workbench& bench) {
       "that follows. A slot carries no position of its own: the shift leaves a hole that every later query still sees, "
       "and "
       "hides each new token from itself.",
-      length * bench.info().layers * bench.info().kv_heads, mean_distance(runs[1]), mean_distance(runs[2])));
+      (length + kBefore - 1) * bench.info().layers * bench.info().kv_heads, mean_distance(runs[1]),
+      mean_distance(runs[2])));
   outcome.figure("changed_by_key", static_cast<double>(runs[1].changed(generated)));
   outcome.figure("changed_by_shift", static_cast<double>(runs[2].changed(generated)));
   outcome.figure("distance_by_key", mean_distance(runs[1]));
   outcome.figure("distance_by_shift", mean_distance(runs[2]));
+  outcome.check("before the fault all runs say the same", same_before);
   outcome.check("without a fault every run is the same to the last bit",
                 runs[0].changed(generated) == 0 && mean_distance(runs[0]) == 0 && same_as_naive);
   outcome.check(fmt::format("the shift changes at least {} of {} texts", kBar, kPrompts),

@@ -52,24 +52,28 @@ Result<Held> serve(Workbench& bench, const Way& w, const Load& load, std::uint64
   options.share_prefixes = false;
   QUIRE_TRY(Engine engine, bench.start(options));
   Held held;
-  for (int repeat = 0; repeat < bench.choose(2, 1); ++repeat) {
+  for (int repeat = 0; repeat < bench.choose(3, 2); ++repeat) {
     const auto start = Clock::now();
     std::vector<Stream> streams;
     for (std::int64_t i = 0; i < load.requests; ++i) {
       QUIRE_TRY(Stream stream, engine.submit(greedy_request(bench.prompt(37 * i, load.prompt), load.generated)));
       streams.push_back(std::move(stream));
     }
-    while (true) {
-      const EngineStats stats = engine.stats();
-      if (stats.running + stats.waiting == 0) break;
-      held.most_running = std::max(held.most_running, stats.running);
+    // Until every answer is whole: what was just submitted may be neither running nor waiting yet.
+    const auto read_up = [](Stream& stream) {
+      while (stream.try_next()) {
+      }
+      return stream.ended();
+    };
+    while (std::ranges::count_if(streams, read_up) < std::ssize(streams)) {
+      held.most_running = std::max(held.most_running, engine.stats().running);
       QUIRE_CHECK_OK(bench.at(part, w.name));
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     std::int64_t generated = 0;
-    for (Stream& stream : streams) {
-      QUIRE_TRY(const Completion completion, stream.wait());
-      generated += completion.report.generated_tokens;
+    for (const Stream& stream : streams) {
+      QUIRE_TRY(const RequestReport report, stream.report());
+      generated += report.generated_tokens;
     }
     held.tokens_per_second.push_back(static_cast<double>(generated) / milliseconds_since(start) * 1000);
   }
@@ -99,7 +103,7 @@ Result<Outcome> run(Workbench& bench) {
   std::vector<std::string> names;
   Table table{fmt::format("{:.0f} MiB of cache; {} requests of {} + {} tokens", static_cast<double>(budget) / kMiB,
                           load.requests, load.prompt, load.generated),
-              {"", "fit by the formula", "most at once", "tokens per second", "preempted"},
+              {"cache", "fit by the formula", "most at once", "tokens per second", "preempted"},
               {}};
   std::vector<double> fitting, speeds;
   for (std::size_t i = 0; i < ways.size(); ++i) {
@@ -121,7 +125,7 @@ Result<Outcome> run(Workbench& bench) {
   }
   outcome.charts.push_back(
       {"Sequences in the same memory",
-       {"", "", false},
+       {"cache", "", false},
        {"sequences", "", true},
        names,
        {fit},
@@ -130,7 +134,7 @@ Result<Outcome> run(Workbench& bench) {
                    static_cast<double>(budget) / kMiB, length, context)});
   outcome.charts.push_back(
       {"Tokens per second in the same memory",
-       {"", "", false},
+       {"cache", "", false},
        {"generated", "tokens per second", false},
        names,
        {speed},

@@ -186,7 +186,7 @@ Result<void> with_and_without_chunks(Workbench& bench, Outcome& outcome) {
        {row("before it arrives", chunked.before), row("meanwhile, in chunks", chunked.during),
         row("meanwhile, in one piece", whole.during)}});
   Chart chart{"Waiting between tokens while a long prompt is read",
-              {"", "", false},
+              {"of all gaps between tokens", "", false},
               {"time between tokens", "ms", true},
               {"median", "90th percentile", "99th percentile", "longest"},
               {},

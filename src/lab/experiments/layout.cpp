@@ -6,6 +6,7 @@
 
 #include "core/fail.h"
 #include "lab/experiments/list.h"
+#include "lab/inside.h"
 
 namespace quire::lab {
 namespace {
@@ -86,7 +87,7 @@ Result<void> orders(Workbench& bench, Outcome& outcome) {
       "take turns (position-major); in scattered pages {:.1f} with 8 tokens each, {:.1f} with 32 and {:.1f} with 64.",
       speeds[0], speeds[1], speeds[2], speeds[4], speeds[5]));
   outcome.charts.push_back({"Reading keys in different orders",
-                            {"", "", false},
+                            {"order", "", false},
                             {"speed", "GB/s", false},
                             names,
                             {std::move(series)},
@@ -142,10 +143,22 @@ Result<void> growing(Workbench& bench, Outcome& outcome) {
   return {};
 }
 
+// Only the last token of a prompt gets logits, as in a session.
+Result<double> scratch_mib(const Workbench& bench, const Tokens& prompt, std::int64_t chunk) {
+  const std::int64_t length = std::ssize(prompt);
+  QUIRE_TRY(const std::unique_ptr<Inside> inside, Inside::create(bench.model(), length, bench.threads()));
+  for (std::int64_t done = 0; done < length; done += chunk) {
+    const std::int64_t count = std::min(chunk, length - done);
+    const auto part = std::span(prompt).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count));
+    QUIRE_CHECK_OK(inside->compute(part, done + count == length ? count - 1 : count));
+  }
+  return static_cast<double>(inside->scratch_bytes()) / (1 << 20);
+}
+
 Result<void> chunks(Workbench& bench, Outcome& outcome) {
   const std::int64_t length = std::min<std::int64_t>(bench.choose(512, 256), bench.info().context);
   const Tokens prompt = bench.prompt(0, length);
-  Series speed{"prompt", Style::line, {}};
+  Series speed{"prompt", Style::line, {}}, scratch{"activations", Style::line, {}};
   std::vector<std::int64_t> sizes;
   for (const std::int64_t size : {1, 8, 32, 128, 512}) {
     if (size <= length) sizes.push_back(size);
@@ -167,6 +180,9 @@ Result<void> chunks(Workbench& bench, Outcome& outcome) {
       per_second.push_back(static_cast<double>(length) / milliseconds_since(start) * 1000);
     }
     speed.points.push_back(median_point(static_cast<double>(sizes[i]), per_second));
+    QUIRE_TRY(const double mib, scratch_mib(bench, prompt, sizes[i]));
+    scratch.points.push_back(exact_point(static_cast<double>(sizes[i]), mib));
+    outcome.figure(fmt::format("scratch_mib_{}", sizes[i]), mib);
   }
   outcome.find(
       fmt::format("A prompt of {} tokens goes at {:.0f} tokens a second token by token and at {:.0f} in chunks of {}: "
@@ -174,9 +190,13 @@ Result<void> chunks(Workbench& bench, Outcome& outcome) {
                   "weights are read once for all of them.",
                   length, speed.points.front().y, speed.points.back().y, sizes.back(),
                   speed.points.back().y / speed.points.front().y));
+  outcome.find(fmt::format(
+      "Computing {} tokens at once needs {:.1f} MiB for activations, one by one {:.2f} MiB: past the chunk at which "
+      "speed stops growing, memory goes on growing for nothing.",
+      sizes.back(), scratch.points.back().y, scratch.points.front().y));
   outcome.figure("token_by_token_per_second", speed.points.front().y);
   outcome.figure("at_once_per_second", speed.points.back().y);
-  const Axis chunk{"tokens computed at once", "", true};
+  const Axis chunk{"computed at once", "tokens", true};
   outcome.charts.push_back(
       {"A prompt in chunks",
        chunk,
@@ -184,6 +204,12 @@ Result<void> chunks(Workbench& bench, Outcome& outcome) {
        {},
        {std::move(speed)},
        fmt::format("A prompt of {} tokens. Medians, bars from the 10th to the 90th percentile.", length)});
+  outcome.charts.push_back({"Scratch memory of a chunk",
+                            chunk,
+                            {"memory", "MiB", true},
+                            {},
+                            {std::move(scratch)},
+                            "What a pass through the model holds beside weights and cache. Counted: no error bars."});
   return {};
 }
 

@@ -106,9 +106,10 @@ Result<void> three_ways(Workbench& bench, const CacheDemand& demand, Outcome& ou
       "Counted, not sampled: no error bars. The operating system's count is the growth of resident memory; it comes "
       "in slabs of 2 MiB and more."};
   for (const std::int64_t batch : {1, 4}) {
-    Series formula{fmt::format("formula, {} sequence{}", batch, batch == 1 ? "" : "s"), Style::reference, {}};
-    Series allocator{fmt::format("allocator, {}", batch), Style::line, {}};
-    Series system{fmt::format("operating system, {}", batch), Style::points, {}};
+    Series formula{"formula", Style::reference, {}};
+    const char* const sequences = batch == 1 ? "sequence" : "sequences";
+    Series allocator{fmt::format("allocator, {} {}", batch, sequences), Style::line, {}};
+    Series system{fmt::format("operating system, {} {}", batch, sequences), Style::points, {}};
     for (const Counted& c : all) {
       if (c.batch != batch) continue;
       const auto x = static_cast<double>(c.context);
@@ -228,7 +229,7 @@ Result<void> walls(Workbench& bench, const PlanModel& plan, Outcome& outcome) {
   std::int64_t f16_wall = 0, q4_wall = 0;
   for (std::size_t t = 0; t < types.size(); ++t) {
     QUIRE_TRY(const CacheDemand demand, CacheDemand::create(plan, {in_format(types[t]), 1, 0, true}));
-    Series measured{types[t], Style::line, {}}, formula{types[t] + ", formula", Style::reference, {}};
+    Series measured{types[t], Style::line, {}}, formula{"formula", Style::reference, {}};
     for (const std::int64_t batch : batches) {
       QUIRE_CHECK_OK(bench.at(0.5 + 0.4 * static_cast<double>(t) / static_cast<double>(types.size()),
                               fmt::format("the wall of {} with {} sequences", types[t], batch)));

@@ -59,12 +59,12 @@ Point ratio(const Measured& m) {
 
 void tell(const std::vector<Measured>& all, Outcome& outcome) {
   const Measured &first = all.front(), &last = all.back();
-  outcome.find(
-      fmt::format("With the cache a token takes {:.1f} ms after a prompt of {} tokens and {:.1f} ms after one of {}; "
-                  "without it {:.1f} "
-                  "and {:.0f} ms: everything before the token is computed again.",
-                  median_point(0, first.cached_ms).y, first.prompt, median_point(0, last.cached_ms).y, last.prompt,
-                  median_point(0, first.naive_ms).y, median_point(0, last.naive_ms).y));
+  outcome.find(fmt::format(
+      "With the cache a token takes {:.1f} ms after a prompt of {} token{} and {:.1f} ms after one of {}; "
+      "without it {:.1f} "
+      "and {:.0f} ms: everything before the token is computed again.",
+      median_point(0, first.cached_ms).y, first.prompt, first.prompt == 1 ? "" : "s", median_point(0, last.cached_ms).y,
+      last.prompt, median_point(0, first.naive_ms).y, median_point(0, last.naive_ms).y));
   // From where on every longer prompt was faster with the cache, error bars apart.
   std::int64_t pays = -1, required = -1;
   for (auto m = all.rbegin(); m != all.rend() && ratio(*m).low > 1; ++m) pays = m->prompt;
@@ -121,7 +121,7 @@ Result<Outcome> run(Workbench& bench) {
 
   Outcome outcome;
   Series naive{"naive: everything again", Style::line, {}}, cached{"cached", Style::line, {}};
-  Series times{"cached ÷ naive", Style::line, {}};
+  Series times{"speed, cached ÷ naive", Style::line, {}};
   Table table{"Milliseconds per generated token after the first", {"prompt", "naive", "cached", "ratio"}, {}};
   for (const Measured& m : all) {
     const auto x = static_cast<double>(m.prompt);
@@ -139,7 +139,8 @@ Result<Outcome> run(Workbench& bench) {
       naive_tokens, cached_tokens);
   outcome.charts.push_back(
       {"Speed of generation", prompt, {"speed", "tokens per second", true}, {}, {naive, cached}, note});
-  outcome.charts.push_back({"How many times as fast the cache is", prompt, {"ratio", "", true}, {}, {times}, note});
+  outcome.charts.push_back(
+      {"How many times as fast the cache is", prompt, {"naive time ÷ cached time", "times", true}, {}, {times}, note});
   outcome.tables.push_back(std::move(table));
   tell(all, outcome);
   return outcome;

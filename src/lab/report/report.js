@@ -1,6 +1,8 @@
 "use strict";
 const results = JSON.parse(document.getElementById("results").textContent);
 const charts = [];
+const c = results.conditions;
+const MACHINE = `${c.model} on ${c.machine}`;
 const COLOURS = {
   light: ["#1f6f9c", "#c4562b", "#2f7d4f", "#7a4fa3", "#b8860b", "#4a4a4a", "#b03060", "#2a9d9d", "#8c6d46", "#6b8e23", "#556fb5"],
   dark: ["#6cb2d8", "#ef9368", "#6cc48f", "#b794dd", "#e0b64a", "#c4c2bc", "#e583ab", "#63cfcf", "#c9a97c", "#a9c95f", "#9fb1e6"],
@@ -12,21 +14,26 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-const isNumber = (text) => /^[-+]?[\d.,]+( ?[×%x]| ?[A-Za-z/]{1,6})?$/.test(text);
+const isNumber = (text) => /^[-+]?[\d.,]+(e[-+]?\d+)?( ± [\d.]+)?( ?[×%x]| ?[A-Za-z/]{1,6})?$/.test(text);
 const axisTitle = (axis) => (axis.unit ? `${axis.name} (${axis.unit})` : axis.name);
 
 function readable(value) {
   if (value === null || value === undefined) return "";
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(1);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) {
+    const [digits, power] = value.toExponential(1).split("e");
+    const raised = String(Number(power)).replace("-", "⁻").replace(/\d/g, (d) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[d]);
+    return Number(digits) === 1 ? `10${raised}` : `${Number(digits)}·10${raised}`;
+  }
   return value.toLocaleString("en", { maximumSignificantDigits: 4 });
 }
 
-// Whiskers from low to high, and labels beside points.
+// Whiskers from low to high, and labels beside points: where nothing is written yet.
 const whiskers = {
   id: "whiskers",
   afterDatasetsDraw(chart) {
     const { ctx, chartArea } = chart;
+    const taken = [];
     chart.data.datasets.forEach((dataset, i) => {
       const meta = chart.getDatasetMeta(i);
       if (meta.hidden) return;
@@ -49,25 +56,35 @@ const whiskers = {
           }
           ctx.stroke();
         }
-        if (point.label) {
-          ctx.font = "11px system-ui, sans-serif";
-          const right = element.x + 8 + ctx.measureText(point.label).width < chartArea.right;
-          ctx.textAlign = right ? "left" : "right";
-          ctx.fillText(point.label, element.x + (right ? 7 : -7), element.y - 6);
-        }
+        if (point.label) writeLabel(ctx, chartArea, element, point.label, taken);
       });
       ctx.restore();
     });
   },
 };
 
+function writeLabel(ctx, area, element, label, taken) {
+  ctx.font = "11px system-ui, sans-serif";
+  const width = ctx.measureText(label).width, height = 12;
+  for (const [side, rise] of [[1, -6], [1, 14], [-1, -6], [-1, 14], [1, -20], [1, 28], [-1, -20], [-1, 28]]) {
+    const left = side > 0 ? element.x + 7 : element.x - 7 - width, bottom = element.y + rise;
+    if (left < area.left || left + width > area.right || bottom - height < area.top - 8 || bottom > area.bottom) continue;
+    if (taken.some((t) => left < t.right && left + width > t.left && bottom - height < t.bottom && bottom > t.top)) continue;
+    taken.push({ left, right: left + width, top: bottom - height, bottom });
+    ctx.textAlign = "left";
+    ctx.fillText(label, left, bottom - 2);
+    return;
+  }
+}
+
 const printing = () => matchMedia("print").matches;
 const isDark = () => !printing() && matchMedia("(prefers-color-scheme: dark)").matches;
 
 function colour(datasets, dark) {
   const palette = COLOURS[dark ? "dark" : "light"];
-  datasets.forEach((dataset, i) => {
-    const main = dataset.reference ? (dark ? "#cfccc4" : "#44423d") : palette[i % palette.length];
+  let used = 0;  // what things are compared with has no colour of its own: the same series has the same one in every chart
+  datasets.forEach((dataset) => {
+    const main = dataset.reference ? (dark ? "#cfccc4" : "#44423d") : palette[used++ % palette.length];
     dataset.borderColor = dataset.pointBackgroundColor = main;
     dataset.backgroundColor = dataset.type === "bar" ? main + "b0" : main;
   });
@@ -84,21 +101,69 @@ function paint(chart, dark) {
   chart.update("none");
 }
 
-function scaleOf(axis, categories) {
+// From the lowest whisker to the highest, and a little more.
+function spanOf(axis, values, room) {
+  const finite = values.filter((v) => Number.isFinite(v) && (!axis.logarithmic || v > 0));
+  if (finite.length === 0) return {};
+  let least = Math.min(...finite), most = Math.max(...finite);
+  if (axis.logarithmic) {
+    const more = Math.max((most / least) ** room, 1.1);
+    return { min: least / more, max: most * more };
+  }
+  const more = room * (most - least || Math.abs(most) || 1);
+  const fromZero = least >= 0 && least < 0.5 * most, toHundred = axis.unit === "percent" && most > 80 && most <= 100;
+  return { min: fromZero ? 0 : least - more, max: toHundred ? 100 : most + more };
+}
+
+// Of ticks on a logarithmic axis, from the last on, those that leave room for what is written beside them.
+function apart(ticks, scale, room) {
+  const kept = [];
+  for (const value of [...ticks].reverse()) {
+    if (kept.length === 0 || Math.log(kept[0] / value) > room * Math.log(scale.max / scale.min)) kept.unshift(value);
+  }
+  return kept.map((value) => ({ value }));
+}
+
+function scaleOf(axis, values, categories) {
   const scale = {
     type: categories ? "category" : axis.logarithmic ? "logarithmic" : "linear",
     title: { display: true, text: axisTitle(axis) },
     grid: {},
-    ticks: { maxRotation: 60 },
+    ticks: { maxRotation: 60, autoSkipPadding: 6 },
   };
   if (categories) {
     scale.labels = categories;
     scale.offset = true;
+    scale.ticks.autoSkip = false;
   } else if (axis.logarithmic) {
-    // Ticks at 1, 2 and 5, so that they stay apart.
-    scale.ticks.callback = (value) => ([1, 2, 5].includes(Math.round(value / 10 ** Math.floor(Math.log10(value) + 1e-9))) ? readable(value) : "");
+    // Ticks at round numbers, so many that they stay apart.
+    const positive = values.filter((v) => v > 0);
+    const orders = Math.log10(Math.max(...positive) / Math.min(...positive));
+    const shown = orders > 2.5 ? [1] : orders > 1.2 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 7];
+    scale.afterBuildTicks = (built) => {
+      const ticks = [];
+      for (let power = Math.floor(Math.log10(built.min)); power <= Math.ceil(Math.log10(built.max)); ++power) {
+        for (const digit of shown) {
+          const value = Number(`${digit}e${power}`);
+          if (value >= built.min && value <= built.max) ticks.push(value);
+        }
+      }
+      if (ticks.length > 1) built.ticks = apart(ticks, built, built.axis === "x" ? 0.11 : 0.05);
+    };
+    scale.ticks.callback = readable;
   } else {
     scale.ticks.callback = readable;
+    scale.ticks.includeBounds = false;
+  }
+  return scale;
+}
+
+// Where few lengths were measured, they are the ticks.
+function ticksAtPoints(scale, axis, xs) {
+  const different = [...new Set(xs)].sort((a, b) => a - b);
+  if (different.length < 2 || different.length > 14 || !axis.logarithmic || !different.every(Number.isInteger)) return scale;
+  if (different.every((x, i) => i === 0 || x / different[i - 1] >= 1.5)) {
+    scale.afterBuildTicks = (built) => { built.ticks = apart(different, built, 0.11); };
   }
   return scale;
 }
@@ -120,12 +185,18 @@ function drawChart(description) {
       borderWidth: 2,
       borderDash: reference ? [6, 4] : [],
       pointRadius: reference ? 0 : series.points.length > 40 ? 0 : 3.5,
-      pointStyle: ["circle", "rect", "triangle", "rectRot", "star", "crossRot"][i % 6],
+      pointStyle: reference ? "line" : series.style === "bars" ? "rect" : ["circle", "rect", "triangle", "rectRot", "star", "crossRot"][i % 6],
       tension: 0,
+      clip: 6,
     };
   });
+  const points = description.series.flatMap((series) => series.points);
+  const bars = description.series.some((series) => series.style === "bars");
+  const xs = points.map((p) => p.x), ys = points.flatMap((p) => [p.low, p.y, p.high]);
+  const x = ticksAtPoints({ ...scaleOf(description.x, xs, categories), ...(categories ? {} : spanOf(description.x, xs, 0.04)) }, description.x, xs);
+  const y = { ...scaleOf(description.y, ys), ...spanOf(description.y, bars && !description.y.logarithmic ? [0, ...ys] : ys, 0.06) };
   const figure = make("figure", {}, make("h3", { textContent: description.title }), make("div", { className: "canvas" }, canvas));
-  if (description.note) figure.append(make("p", { className: "note", textContent: description.note }));
+  figure.append(make("p", { className: "note", textContent: `${description.note} ${MACHINE}.`.trim() }));
   colour(datasets, isDark());  // before the first drawing: bars keep the colours they were made with
   requestAnimationFrame(() => {
     const chart = new Chart(canvas, {
@@ -134,9 +205,17 @@ function drawChart(description) {
         animation: false,
         maintainAspectRatio: false,
         layout: { padding: { top: 8, right: 10 } },
-        scales: { x: scaleOf(description.x, categories), y: { ...scaleOf(description.y), grace: "6%" } },
+        scales: { x, y },
         plugins: {
-          legend: { display: datasets.length > 1, position: "bottom", labels: { usePointStyle: true, boxHeight: 7 } },
+          legend: {
+            display: datasets.length > 1,
+            position: "bottom",
+            labels: {
+              usePointStyle: true,
+              boxHeight: 7,
+              filter: (item, data) => data.datasets.findIndex((d) => d.label === item.text) === item.datasetIndex,
+            },
+          },
           tooltip: {
             callbacks: {
               label(item) {
@@ -157,21 +236,24 @@ function drawChart(description) {
 }
 
 function drawHeatMap(map) {
-  const flat = map.values.flat().filter((v) => v !== null);
-  const least = Math.min(...flat), most = Math.max(...flat);
+  const flat = map.values.flat().filter((v) => v !== null && (!map.logarithmic || v > 0));
+  const height = map.logarithmic ? Math.log : (v) => v;
+  const least = height(Math.min(...flat)), most = height(Math.max(...flat));
+  // Digits that tell cells apart, and no more.
+  const written = (value) => (value === null ? "" : Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 || Math.max(...flat) >= 100 ? Number(value.toFixed(1)).toString() : Number(value.toFixed(2)).toString());
   const table = make("table", { className: "heat" });
   table.append(make("tr", {}, make("th", { className: "row", textContent: `${map.y.name} \\ ${map.x.name}` }), ...map.columns.map((c) => make("th", { textContent: c }))));
   map.values.forEach((row, i) => {
     table.append(make("tr", {}, make("th", { className: "row", textContent: map.rows[i] }), ...row.map((value) => {
-      const part = value === null ? 0 : most > least ? (value - least) / (most - least) : 0.5;
-      const cell = make("td", { textContent: readable(value) });
-      cell.style.background = `rgb(31 111 156 / ${(0.06 + 0.84 * part).toFixed(2)})`;
-      if (part > 0.55) cell.style.color = "#fff";
+      const known = value !== null && (!map.logarithmic || value > 0);
+      const part = !known ? 0 : most > least ? (height(value) - least) / (most - least) : 0.5;
+      const cell = make("td", { textContent: written(value), className: part > 0.6 ? "deep" : "" });
+      cell.style.setProperty("--part", (100 * (0.05 + 0.9 * part)).toFixed(0) + "%");
       return cell;
     })));
   });
-  return make("figure", {}, make("h3", { textContent: map.title }), make("div", { className: "scroll" }, table),
-    make("p", { className: "note", textContent: map.value }));
+  return make("figure", { className: map.columns.length > 11 ? "wide" : "" }, make("h3", { textContent: map.title }), make("div", { className: "scroll" }, table),
+    make("p", { className: "note", textContent: `${map.value} ${MACHINE}.` }));
 }
 
 function drawTable(description) {
@@ -179,7 +261,9 @@ function drawTable(description) {
   const cells = (row, tag) => row.map((text, i) => make(tag, { textContent: text, className: numeric[i] ? "number" : "" }));
   const table = make("table", {}, make("tr", {}, ...cells(description.columns, "th")));
   for (const row of description.rows) table.append(make("tr", {}, ...cells(row, "td")));
-  return make("figure", {}, make("h3", { textContent: description.title }), make("div", { className: "scroll" }, table));
+  const letters = description.columns.map((name, i) => Math.max(...[...name.split(" "), ...description.rows.map((row) => row[i])].map((t) => t.length)));
+  const wide = letters.reduce((sum, n) => sum + n + 2, 0) > 60;
+  return make("figure", { className: wide ? "wide" : "" }, make("h3", { textContent: description.title }), make("div", { className: "scroll" }, table));
 }
 
 function drawTexts(texts) {
@@ -201,9 +285,8 @@ function drawExperiment(experiment) {
   return section;
 }
 
-const c = results.conditions;
 document.getElementById("conditions").textContent =
-  `${c.model} on ${c.machine}. Text: ${c.text}. Quire ${c.version}${c.quick ? ", quick: fewer and shorter measurements" : ""}.`;
+  `${MACHINE}. Text: ${c.text}. Quire ${c.version}${c.quick ? ", quick: fewer and shorter measurements" : ""}.`;
 document.title = `Quire lab: ${c.model}`;
 for (const experiment of results.experiments) {
   document.getElementById("contents").append(make("a", { href: `#${experiment.name}`, textContent: experiment.name }));
@@ -211,5 +294,12 @@ for (const experiment of results.experiments) {
 }
 const repaint = (dark) => charts.forEach((chart) => { chart.resize(); paint(chart, dark); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => repaint(isDark()));
-addEventListener("beforeprint", () => repaint(false));
-addEventListener("afterprint", () => repaint(isDark()));
+// Paper has two columns, which nothing can measure before it is laid out: 190 mm without gaps and borders.
+addEventListener("beforeprint", () => {
+  Chart.defaults.font.size = 9;
+  charts.forEach((chart) => { chart.resize(316, 250); paint(chart, false); });
+});
+addEventListener("afterprint", () => {
+  Chart.defaults.font.size = 12;
+  repaint(isDark());
+});
