@@ -255,8 +255,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kBreak{"break",
                         "Broken on purpose",
                         "What happens when one cached key is wrong, or everything is written one slot late?",
-                        60,
-                        20,
+                        30,
+                        10,
                         run};
 
 }  // namespace quire::lab

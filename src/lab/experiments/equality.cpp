@@ -211,8 +211,8 @@ const Experiment kEquality{
     "Equality: the cache changes no answer",
     "Does cached generation say the same as computing everything again, and what do lossy formats "
     "change?",
-    150,
-    12,
+    80,
+    6,
     run};
 
 }  // namespace quire::lab

@@ -54,6 +54,7 @@ Result<bool> recalls(const Model& model, EvictionRig& rig, const EvictionRig::Ke
     token_ms.push_back(milliseconds_since(start));
     last = likeliest(logits);
     answer.push_back(last);
+    if (!needle.undecided(model.text(answer))) break;
   }
   return needle.answered_by(model.text(answer));
 }
@@ -225,8 +226,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kEvict{"evict",
                         "Eviction: keeping part of a prompt",
                         "When 75 to 10 % of a prompt stay, what is lost and what is saved?",
-                        420,
-                        30,
+                        100,
+                        7,
                         run};
 
 }  // namespace quire::lab

@@ -227,6 +227,10 @@ TEST(Needles, HideAFactAndAskForIt) {
   EXPECT_TRUE(needle.answered_by(" " + needle.code + "."));
   EXPECT_FALSE(needle.answered_by("It is " + needle.code));
   EXPECT_FALSE(needle.answered_by(""));
+  EXPECT_TRUE(needle.undecided(""));
+  EXPECT_TRUE(needle.undecided(" " + needle.code.substr(0, 3)));
+  EXPECT_FALSE(needle.undecided(" " + needle.code));
+  EXPECT_FALSE(needle.undecided("It is"));
 }
 
 }  // namespace

@@ -135,8 +135,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kFlops{"flops",
                         "Arithmetic and bytes: the roofline",
                         "What does each phase compute and read, and which of the two holds it up?",
-                        25,
-                        12,
+                        8,
+                        3,
                         run};
 
 }  // namespace quire::lab

@@ -228,8 +228,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kLatency{"latency",
                           "Latency: two phases",
                           "How long until the first token, how long between tokens, and who waits for whom?",
-                          60,
-                          15,
+                          30,
+                          7,
                           run};
 
 }  // namespace quire::lab

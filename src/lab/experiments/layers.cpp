@@ -171,8 +171,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kLayers{"layers",
                          "Layers: neighbours alike",
                          "How alike are the keys and values of neighbouring layers, and can two be kept as one?",
-                         20,
                          8,
+                         3,
                          run};
 
 }  // namespace quire::lab

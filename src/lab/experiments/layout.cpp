@@ -226,8 +226,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kLayout{"layout",
                          "Layout: how it lies and how it is filled",
                          "What do the order in memory, the page size, copying and the chunk of a prompt matter?",
-                         40,
-                         12,
+                         15,
+                         3,
                          run};
 
 }  // namespace quire::lab

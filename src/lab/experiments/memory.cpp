@@ -306,8 +306,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kMemory{"memory",
                          "Memory: formula, allocator, operating system",
                          "What does the cache take, how much of it is wasted, and where is the wall?",
-                         5,
-                         5,
+                         2,
+                         2,
                          run};
 
 }  // namespace quire::lab

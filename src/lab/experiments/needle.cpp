@@ -22,6 +22,12 @@ bool Needle::answered_by(std::string_view text) const {
   return begin != std::string_view::npos && text.substr(begin).starts_with(code);
 }
 
+bool Needle::undecided(std::string_view text) const {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  const std::string_view said = text.substr(begin);
+  return said.size() < code.size() && std::string_view(code).starts_with(said);
+}
+
 Needle plant_needle(const Workbench& bench, std::int64_t length, int parts, int number) {
   constexpr std::array<const char*, 8> kColours{"red", "blue", "green", "yellow", "black", "white", "silver", "purple"};
   constexpr std::array<const char*, 8> kThings{"lamp", "door", "box", "chair", "boat", "clock", "tower", "wagon"};

@@ -13,6 +13,8 @@ struct Needle {
   int part = 0;      // of the text that the fact lies in, from 0
 
   bool answered_by(std::string_view text) const;
+  // Whether more text can still change the answer to that.
+  bool undecided(std::string_view text) const;
 };
 
 inline constexpr std::int64_t kNeedleAnswer = 6;  // tokens that hold the code

@@ -245,8 +245,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kQuant{"quant",
                         "Formats: bytes against fidelity",
                         "How much smaller can keys and values be, and what does that cost?",
-                        480,
-                        20,
+                        170,
+                        6,
                         run};
 
 }  // namespace quire::lab

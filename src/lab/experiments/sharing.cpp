@@ -190,7 +190,7 @@ Result<Outcome> run(Workbench& bench) {
 }  // namespace
 
 const Experiment kSharing{
-    "sharing", "Sharing a prefix", "What does it save when requests that begin alike share their beginning?", 90, 12,
+    "sharing", "Sharing a prefix", "What does it save when requests that begin alike share their beginning?", 35, 8,
     run};
 
 }  // namespace quire::lab

@@ -126,8 +126,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kSinks{"sinks",
                         "Attention sinks",
                         "How much attention do the first tokens get, and what are they worth to a window?",
-                        50,
-                        12,
+                        30,
+                        5,
                         run};
 
 }  // namespace quire::lab

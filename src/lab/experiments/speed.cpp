@@ -151,8 +151,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kSpeed{"speed",
                         "Speed: naive against cached",
                         "How many tokens per second with and without the cache, as the prompt grows?",
-                        45,
-                        12,
+                        20,
+                        5,
                         run};
 
 }  // namespace quire::lab

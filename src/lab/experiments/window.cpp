@@ -263,8 +263,8 @@ Result<Outcome> run(Workbench& bench) {
 const Experiment kWindow{"window",
                          "Windows: what fails first",
                          "What is lost as a sliding window shrinks, and can a text go past the trained context?",
-                         330,
-                         30,
+                         190,
+                         18,
                          run};
 
 }  // namespace quire::lab

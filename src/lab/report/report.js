@@ -1,6 +1,6 @@
 "use strict";
 const results = JSON.parse(document.getElementById("results").textContent);
-const charts = [];
+const drawn = [];  // charts: canvas, description, and what Chart.js made of them
 const c = results.conditions;
 const MACHINE = `${c.model} on ${c.machine}`;
 const COLOURS = {
@@ -80,25 +80,16 @@ function writeLabel(ctx, area, element, label, taken) {
 const printing = () => matchMedia("print").matches;
 const isDark = () => !printing() && matchMedia("(prefers-color-scheme: dark)").matches;
 
+const inkOf = (dark) => (dark ? "#cfccc4" : "#44423d");
+
 function colour(datasets, dark) {
   const palette = COLOURS[dark ? "dark" : "light"];
   let used = 0;  // what things are compared with has no colour of its own: the same series has the same one in every chart
   datasets.forEach((dataset) => {
-    const main = dataset.reference ? (dark ? "#cfccc4" : "#44423d") : palette[used++ % palette.length];
+    const main = dataset.reference ? inkOf(dark) : palette[used++ % palette.length];
     dataset.borderColor = dataset.pointBackgroundColor = main;
     dataset.backgroundColor = dataset.type === "bar" ? main + "b0" : main;
   });
-}
-
-function paint(chart, dark) {
-  const text = dark ? "#cfccc4" : "#44423d";
-  colour(chart.data.datasets, dark);
-  for (const scale of Object.values(chart.options.scales)) {
-    scale.ticks.color = scale.title.color = text;
-    scale.grid.color = dark ? "#3a3833" : "#e4e0d8";
-  }
-  chart.options.plugins.legend.labels.color = text;
-  chart.update("none");
 }
 
 // From the lowest whisker to the highest, and a little more.
@@ -124,12 +115,12 @@ function apart(ticks, scale, room) {
   return kept.map((value) => ({ value }));
 }
 
-function scaleOf(axis, values, categories) {
+function scaleOf(axis, values, dark, categories) {
   const scale = {
     type: categories ? "category" : axis.logarithmic ? "logarithmic" : "linear",
-    title: { display: true, text: axisTitle(axis) },
-    grid: {},
-    ticks: { maxRotation: 60, autoSkipPadding: 6 },
+    title: { display: true, text: axisTitle(axis), color: inkOf(dark) },
+    grid: { color: dark ? "#3a3833" : "#e4e0d8" },
+    ticks: { maxRotation: 60, autoSkipPadding: 6, color: inkOf(dark) },
   };
   if (categories) {
     scale.labels = categories;
@@ -168,11 +159,8 @@ function ticksAtPoints(scale, axis, xs) {
   return scale;
 }
 
-function drawChart(description) {
+function buildChart(canvas, description, dark) {
   const categories = description.categories;
-  const canvas = make("canvas");
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", `${description.title}: ${axisTitle(description.y)} over ${axisTitle(description.x)}`);
   const datasets = description.series.map((series, i) => {
     const reference = series.style === "reference";
     return {
@@ -193,46 +181,49 @@ function drawChart(description) {
   const points = description.series.flatMap((series) => series.points);
   const bars = description.series.some((series) => series.style === "bars");
   const xs = points.map((p) => p.x), ys = points.flatMap((p) => [p.low, p.y, p.high]);
-  const x = ticksAtPoints({ ...scaleOf(description.x, xs, categories), ...(categories ? {} : spanOf(description.x, xs, 0.04)) }, description.x, xs);
-  const y = { ...scaleOf(description.y, ys), ...spanOf(description.y, bars && !description.y.logarithmic ? [0, ...ys] : ys, 0.06) };
-  const figure = make("figure", {}, make("h3", { textContent: description.title }), make("div", { className: "canvas" }, canvas));
-  figure.append(make("p", { className: "note", textContent: `${description.note} ${MACHINE}.`.trim() }));
-  colour(datasets, isDark());  // before the first drawing: bars keep the colours they were made with
-  requestAnimationFrame(() => {
-    const chart = new Chart(canvas, {
-      data: { datasets },
-      options: {
-        animation: false,
-        maintainAspectRatio: false,
-        layout: { padding: { top: 8, right: 10 } },
-        scales: { x, y },
-        plugins: {
-          legend: {
-            display: datasets.length > 1,
-            position: "bottom",
-            labels: {
-              usePointStyle: true,
-              boxHeight: 7,
-              filter: (item, data) => data.datasets.findIndex((d) => d.label === item.text) === item.datasetIndex,
-            },
+  const x = ticksAtPoints({ ...scaleOf(description.x, xs, dark, categories), ...(categories ? {} : spanOf(description.x, xs, 0.04)) }, description.x, xs);
+  const y = { ...scaleOf(description.y, ys, dark), ...spanOf(description.y, bars && !description.y.logarithmic ? [0, ...ys] : ys, bars && description.y.logarithmic ? 0.2 : 0.06) };
+  colour(datasets, dark);
+  return new Chart(canvas, {
+    data: { datasets },
+    options: {
+      animation: false,
+      maintainAspectRatio: false,
+      layout: { padding: { top: 8, right: 10 } },
+      scales: { x, y },
+      plugins: {
+        legend: {
+          display: datasets.length > 1,
+          position: "bottom",
+          labels: {
+            usePointStyle: true,
+            color: inkOf(dark),
+            boxHeight: 7,
+            filter: (item, data) => data.datasets.findIndex((d) => d.label === item.text) === item.datasetIndex,
           },
-          tooltip: {
-            callbacks: {
-              label(item) {
-                const point = item.dataset.source[item.dataIndex];
-                const bar = point.high > point.low ? ` (${readable(point.low)} to ${readable(point.high)})` : "";
-                return `${item.dataset.label}: ${readable(point.y)}${bar}`;
-              },
+        },
+        tooltip: {
+          callbacks: {
+            label(item) {
+              const point = item.dataset.source[item.dataIndex];
+              const bar = point.high > point.low ? ` (${readable(point.low)} to ${readable(point.high)})` : "";
+              return `${item.dataset.label}: ${readable(point.y)}${bar}`;
             },
           },
         },
       },
-      plugins: [whiskers],
-    });
-    charts.push(chart);
-    paint(chart, isDark());
+    },
+    plugins: [whiskers],
   });
-  return figure;
+}
+
+function drawChart(description) {
+  const canvas = make("canvas");
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", `${description.title}: ${axisTitle(description.y)} over ${axisTitle(description.x)}`);
+  drawn.push({ canvas, description });
+  return make("figure", {}, make("h3", { textContent: description.title }), make("div", { className: "canvas" }, canvas),
+    make("p", { className: "note", textContent: `${description.note} ${MACHINE}.`.trim() }));
 }
 
 function drawHeatMap(map) {
@@ -292,14 +283,20 @@ for (const experiment of results.experiments) {
   document.getElementById("contents").append(make("a", { href: `#${experiment.name}`, textContent: experiment.name }));
   document.getElementById("experiments").append(drawExperiment(experiment));
 }
-const repaint = (dark) => charts.forEach((chart) => { chart.resize(); paint(chart, dark); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => repaint(isDark()));
+// Anew each time: what Chart.js has drawn keeps the colours it was made with.
+const paint = (dark, width, height) => drawn.forEach((d) => {
+  d.chart?.destroy();
+  d.chart = buildChart(d.canvas, d.description, dark);
+  if (width) d.chart.resize(width, height);
+});
+requestAnimationFrame(() => paint(isDark()));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => paint(isDark()));
 // Paper has two columns, which nothing can measure before it is laid out: 190 mm without gaps and borders.
 addEventListener("beforeprint", () => {
   Chart.defaults.font.size = 9;
-  charts.forEach((chart) => { chart.resize(316, 250); paint(chart, false); });
+  paint(false, 312, 250);
 });
 addEventListener("afterprint", () => {
   Chart.defaults.font.size = 12;
-  repaint(isDark());
+  paint(isDark());
 });
