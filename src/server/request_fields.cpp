@@ -138,8 +138,6 @@ Api<std::vector<std::string>> stops_from(const Fields& fields, std::string_view 
   return stops;
 }
 
-namespace {
-
 Api<Request> request_from(const Fields& fields, const Caller& caller) {
   Request request;
   QUIRE_TRY(request.sampling, sampling_from(fields));
@@ -156,6 +154,8 @@ Api<Request> request_from(const Fields& fields, const Caller& caller) {
   request.keep = std::chrono::milliseconds(static_cast<std::int64_t>(keep_s * 1e3));
   return request;
 }
+
+namespace {
 
 Api<StreamOptions> stream_options_from(const Fields& fields) {
   StreamOptions options;

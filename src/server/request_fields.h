@@ -19,8 +19,11 @@ struct StreamOptions {
   bool usage = false;
 };
 
+// Everything but the prompt, the number of choices and log-probabilities.
+Api<Request> request_from(const Fields& fields, const Caller& caller);
+
 struct Asked {
-  Request request;  // without the prompt, the number of choices and log-probabilities
+  Request request;
   StreamOptions streaming;
 };
 Api<Asked> asked_from(const Fields& fields, const Caller& caller);
