@@ -19,7 +19,7 @@ QUIRE := build/quire
 MODEL := models/SmolLM2-135M-Instruct.Q4_1.gguf
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test build run test test-long fuzz lint format models serve bench bench-machine bench-peers lab clean
+.PHONY: help setup setup-test build run test test-long fuzz lint format models serve bench bench-machine bench-peers bench-serve lab clean
 
 help: ## this list
 	@echo "make run                    build, fetch the default model, chat (or answer PROMPT=\"...\")"
@@ -33,10 +33,11 @@ help: ## this list
 	@echo "make bench                  build, fetch the default model, measure its speed here"
 	@echo "make bench-machine          build, fetch the default model, measure Quire beside the machine it runs on"
 	@echo "make bench-peers            install llama.cpp and OpenVINO GenAI, measure Quire beside them"
+	@echo "make bench-serve            build llama.cpp's server, measure Quire's under load beside it"
 	@echo "make lab                    build, fetch the default model, run every experiment: build/lab/report.html"
 	@echo "make clean                  remove build/"
 	@echo
-	@echo "Variables: PROMPT, ARGS (for make run, serve, bench, bench-machine, bench-peers and lab), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
+	@echo "Variables: PROMPT, ARGS (for make run, serve, bench, bench-machine, bench-peers, bench-serve and lab), PRESET (release, dev, asan, tsan), JOBS, FUZZ_SECONDS"
 
 setup:
 	@scripts/setup.sh build
@@ -93,6 +94,11 @@ bench-machine: build $(MODEL)
 bench-peers: build models
 	@cmake --build --preset $(PRESET) --target quire_worker machine_probe -j $(JOBS)
 	@python3 bench/peers.py $(ARGS)
+
+bench-serve: build $(MODEL)
+	@scripts/setup.sh build test load
+	@cmake --build --preset $(PRESET) --target load_client -j $(JOBS)
+	@python3 bench/serve.py $(ARGS)
 
 lab: build $(MODEL)
 	@$(QUIRE) lab all -o build/lab $(ARGS)

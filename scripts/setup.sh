@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the distribution packages that are missing. Quick and silent when none is.
-#   scripts/setup.sh build [test]
+#   scripts/setup.sh build [test] [load]
 set -euo pipefail
 
 packages=(g++ cmake ninja-build ccache pkg-config python3 libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev
@@ -12,7 +12,8 @@ for group in "$@"; do
     build) ;;
     test) packages+=(clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 python3-venv
       chromium chromium-driver) ;;
-    *) echo "setup.sh: no group '$group'; expected build or test" >&2; exit 2 ;;
+    load) packages+=(slowhttptest) ;;
+    *) echo "setup.sh: no group '$group'; expected build, test or load" >&2; exit 2 ;;
   esac
 done
 

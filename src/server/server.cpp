@@ -1,5 +1,7 @@
 #include "server/server.h"
 
+#include <sys/resource.h>
+
 #include <boost/asio/strand.hpp>
 #include <csignal>
 #include <thread>
@@ -14,6 +16,18 @@ namespace quire::server {
 namespace net = boost::asio;
 using tcp = net::ip::tcp;
 
+namespace {
+
+// A connection is a descriptor, and of those a process may have fewer at first than it is allowed.
+void allow_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
 Server::Server(Router router, ServerOptions options)
     : state_(std::make_unique<State>(std::move(router), std::move(options))) {}
 
@@ -24,6 +38,7 @@ const Router& Server::router() const { return state_->router; }
 std::uint16_t Server::port() const { return state_->acceptor.local_endpoint().port(); }
 
 Result<void> Server::listen() {
+  allow_descriptors();
   boost::system::error_code code;
   const ServerOptions& options = state_->options;
   tcp::resolver resolver(state_->io);

@@ -59,7 +59,8 @@ def test_pages_of_clients_that_leave_come_back(start):
         assert now["pages"]["open"] == 0, now
         assert now["bytes"]["used"] == 0, now
     waits.sort()
-    print(f"{count} clients left; their pages were back after {waits[len(waits) // 2] * 1e3:.0f} ms at the median, {waits[-1] * 1e3:.0f} at most")
+    shares = {"p50": waits[len(waits) // 2], "p99": waits[len(waits) * 99 // 100], "most": waits[-1]}
+    print(f"\n{count} clients left; " + ", ".join(f"{name} {seconds * 1e3:.0f} ms" for name, seconds in shares.items()))
     assert waits[len(waits) // 2] < 5 * SOON  # on a machine that does other things besides
     assert server.call("DELETE", "/v1/cache").status == 200
     assert state(server)["bytes"]["cached"] == 0
