@@ -50,6 +50,7 @@ void Client::ask() {
   tally_.most_open = std::max(tally_.most_open, ++tally_.open);
   started_ = last_piece_ = Clock::now();
   stream_.expires_after(plan_.timeout);
+  reused_ = connected_;
   connected_ ? send() : connect();
 }
 
@@ -89,9 +90,15 @@ void Client::send() {
 
 void Client::read_head() {
   parser_.emplace();
-  parser_->body_limit(boost::none);
+  parser_->body_limit(std::uint64_t{1} << 40);  // none at all is a limit of nothing in Boost 1.74
   parser_->eager(true);
   http::async_read_header(stream_, buffer_, *parser_, [self = shared_from_this()](const Code& code, std::size_t) {
+    // Servers may close a connection between two requests without a word, as every client of theirs has to know.
+    if (code == http::error::end_of_stream && self->reused_ && !self->abandoned_) {
+      self->reused_ = false;
+      self->stream_.close();
+      return self->connect();
+    }
     if (self->good(code, "read")) self->on_head();
   });
 }

@@ -80,7 +80,7 @@ class Client : public std::enable_shared_from_this<Client> {
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   std::string request_, text_;  // text_: of the stream, up to the end of its last whole line
-  bool connected_ = false, asking_ = false, abandoned_ = false, done_ = false;
+  bool connected_ = false, reused_ = false, asking_ = false, abandoned_ = false, done_ = false;
   int tokens_ = 0;
   Clock::time_point started_, last_token_, last_piece_;
 };

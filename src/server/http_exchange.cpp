@@ -130,6 +130,8 @@ void HttpExchange::on_written(bool failed) {
 
 void HttpExchange::gone() {
   if (stage_ == Stage::over) return;
+  // A client may close as soon as it has read the end; whether it got there is known when the write is done.
+  if (stage_ == Stage::ending && writing_) return;
   const auto told = std::move(on_gone);
   over(kClientGone);
   connection_->close();

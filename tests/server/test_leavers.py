@@ -42,7 +42,7 @@ def test_pages_of_clients_that_leave_come_back(start):
     count = int(os.environ.get("QUIRE_LEAVERS", "60"))
     rng = random.Random(5)
     waits: list[float] = []
-    for _ in range(0, count, AT_ONCE):
+    for number in range(-AT_ONCE, count, AT_ONCE):
         connections = [start_answer(server, rng) for _ in range(AT_ONCE)]
         for connection in connections:
             wanted = rng.choice([0, 1, 600])  # before any answer, at its head, within it
@@ -55,7 +55,8 @@ def test_pages_of_clients_that_leave_come_back(start):
         while (now := state(server))["running"] or now["waiting"]:
             assert time.monotonic() - before < 20, now
             time.sleep(0.002)
-        waits.append(time.monotonic() - before)
+        if number >= 0:  # in the first round all memory is touched for the first time
+            waits.append(time.monotonic() - before)
         assert now["pages"]["open"] == 0, now
         assert now["bytes"]["used"] == 0, now
     waits.sort()
