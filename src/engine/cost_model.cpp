@@ -74,7 +74,8 @@ double CostModel::relative_ms(std::int64_t rows, std::int64_t fewer) const {
 
 void CostModel::observe(const StepWork& work, double ms) {
   const double beside = work.prompts > 0 && beside_prompts_ms_ > 0 ? beside_prompts_ms_ : decode_ms(work.answers);
-  if (work.answers > 0 && work.fresh_bytes > 0 && beside > 0) {
+  const bool first_of_its_kind = work.prompts == 0 && work.answers > 0 && !knows_decode(work.answers);
+  if (work.answers > 0 && work.fresh_bytes > 0 && beside > 0 && !first_of_its_kind) {
     const double rest = ms - beside - prefill_ms(work.prompts);
     return learn(ms_per_fresh_byte_, std::max(rest, 0.0) / static_cast<double>(work.fresh_bytes));
   }
@@ -83,7 +84,8 @@ void CostModel::observe(const StepWork& work, double ms) {
     deviation_ += kWeightOfNewDeviation * (std::min(off, kLargestDeviation) - deviation_);
   }
   if (work.prompts == 0) {
-    if (work.answers > 0) learn_time(decode_ms_[bucket(work.answers)], ms);
+    const double alone = std::max(ms - fresh_ms(work.fresh_bytes), 0.5 * ms);
+    if (work.answers > 0) learn_time(decode_ms_[bucket(work.answers)], alone);
     beside_prompts_ms_ = 0;
     return;
   }

@@ -26,6 +26,7 @@ class CostModel {
   std::int64_t rows_within(double ms, std::int64_t depth, std::int64_t most) const;
   // A step in which only answers go on, with so many rows; 0 where none was seen yet.
   double decode_ms(std::int64_t rows) const;
+  bool knows_decode(std::int64_t rows) const { return decode_ms_[bucket(rows)] > 0; }  // of about so many
 
   // What the first touch of memory takes: on machines that are lent theirs piece by piece, far more than writing to it.
   double fresh_ms(std::uint64_t bytes) const { return static_cast<double>(bytes) * ms_per_fresh_byte_; }

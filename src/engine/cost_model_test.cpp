@@ -32,6 +32,16 @@ TEST_F(CostModelTest, UnknownUntilSeen) {
   EXPECT_EQ(cost.rows_within(100, 0, 512), 2);
 }
 
+TEST_F(CostModelTest, AStepOfAnswersIsKnownOnceSeenEvenWhereItTookFreshMemory) {
+  EXPECT_FALSE(cost.knows_decode(8));
+  cost.observe({8, 0, 0}, 10);
+  EXPECT_TRUE(cost.knows_decode(8));
+  EXPECT_FALSE(cost.knows_decode(64));
+  cost.observe({64, 0, kMiB}, 40);
+  EXPECT_TRUE(cost.knows_decode(64));
+  EXPECT_GT(cost.prompt_budget_ms(64), cost.prompt_budget_ms(8));
+}
+
 TEST_F(CostModelTest, PromptsGetAShareOfWhatAnswersTake) {
   answers(20, 10);
   EXPECT_DOUBLE_EQ(cost.decode_ms(8), 10);

@@ -310,6 +310,9 @@ std::uint64_t Scheduler::fresh_bytes(const Step& step, const StepWant& more) con
 void Scheduler::add_prompts(Step& step) {
   std::int64_t answers = 0, rows = 0;
   for (const Work& work : step.works) answers += work.rows();
+  // How long prompts may hold answers up depends on what answers alone take. Where the line never empties no step would
+  // show that: one does without prompts.
+  if (answers > 0 && options_.prefill_budget_ms == 0 && !cost_.knows_decode(answers)) return;
   double left_ms = 0;
   if (answers > 0) {
     left_ms = options_.prefill_budget_ms > 0 ? options_.prefill_budget_ms : cost_.prompt_budget_ms(answers);
