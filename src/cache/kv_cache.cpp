@@ -36,9 +36,8 @@ namespace {
 
 // All that decides a page's bytes besides the tokens: two caches that differ in any of it share nothing.
 Digest root_digest(const CacheOptions& options) {
-  constexpr std::uint64_t kLayoutVersion = 1;
   Hasher hasher;
-  hasher.update(kLayoutVersion);
+  hasher.update(kPageLayoutVersion);
   hasher.update(std::span<const std::byte>(options.fingerprint));
   for (const KvGroupSpec& spec : options.groups) {
     for (const std::int64_t number : {spec.layers, spec.kv_heads, spec.key_dim, spec.value_dim,

@@ -73,6 +73,12 @@ struct KvTokens {
   std::vector<float> values;  // [tokens, kv_heads, value_dim]
 };
 
+// A sealed page and where it belongs.
+struct PageBytes {
+  PagePlace place;
+  std::span<const std::byte> bytes;  // [place.bytes]
+};
+
 class KvCache {
  public:
   static Result<std::unique_ptr<KvCache>> create(const CacheOptions& options);
@@ -126,6 +132,14 @@ class KvCache {
   Result<std::int64_t> rollback(SequenceId id, std::int64_t length);
   // Forgets whole pages below `position`, and with them what eviction kept of the tokens before.
   Result<void> drop_front(SequenceId id, std::int64_t position);
+
+  // Pages leave for a file, and come from one. Nothing is shared: neither can be done.
+  bool shares_prefixes() const { return prefixes_ != nullptr; }
+  // A page that PrefixPages::places() names of a sequence that has whole blocks, all taken over by reuse().
+  std::span<const std::byte> sealed_page(SequenceId id, const PagePlace& place) const;
+  // The next block of such a sequence, with the pages that places() names of it: all of it, or nothing has changed.
+  Result<void> append_sealed(SequenceId id, std::span<const TokenId> tokens, std::span<const PageBytes> pages);
+
   // Nobody uses the sequence now, but somebody may come back to it: it stays while there is room.
   void park(SequenceId id);
   void release(SequenceId id);

@@ -43,6 +43,21 @@ PrefixPages::PrefixPages(std::span<const KvGroupLayout> layouts, std::unique_ptr
           }(),
           std::move(policy)) {}
 
+std::vector<PagePlace> PrefixPages::places(std::span<const KvGroupLayout> layouts, std::int64_t blocks) {
+  const std::vector<Entry> groups = entries(layouts);
+  std::vector<PagePlace> places;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    for (int group = 0; group < std::ssize(groups); ++group) {
+      const Entry& entry = groups[static_cast<std::size_t>(group)];
+      if (!needed_blocks(entry.need, blocks, kPageTokens).holds(block)) continue;
+      const KvGroupLayout& layout = layouts[entry.table];
+      const bool wide = entry.kind == Kind::twin || !layout.packs(block);
+      places.push_back({block, group, entry.table, wide, (wide ? layout.wide : layout.packed).bytes});
+    }
+  }
+  return places;
+}
+
 PageRef& PrefixPages::page_of(PageSlot& slot, Kind kind, const KvGroupLayout& layout, std::int64_t page) {
   if (kind == Kind::twin) return slot.wide;
   return layout.packs(page) ? slot.packed : slot.wide;

@@ -25,10 +25,21 @@ struct NamedBlocks {
   BlockId tip() const { return ids.empty() ? kNoBlock : ids.back(); }
 };
 
+// A page of a prefix, as the index knows it.
+struct PagePlace {
+  std::int64_t block;
+  int group;          // of the index
+  std::size_t table;  // group of layers
+  bool wide;          // which of the two pages in that table's slot
+  std::int64_t bytes;
+};
+
 class PrefixPages {
  public:
   // Whether pages of such groups can be named: a group that keeps everything carries the chain.
   static bool possible(std::span<const KvGroupLayout> layouts);
+  // The pages that going on after `blocks` blocks takes, block by block.
+  static std::vector<PagePlace> places(std::span<const KvGroupLayout> layouts, std::int64_t blocks);
 
   PrefixPages(std::span<const KvGroupLayout> layouts, std::unique_ptr<EvictionPolicy> policy);
 

@@ -12,6 +12,9 @@
 
 namespace quire {
 
+// Raised whenever pages of some format come to lie differently: what was stored before is then of no use.
+inline constexpr std::uint64_t kPageLayoutVersion = 1;
+
 // Pages that hold so many tokens, the last one perhaps in part.
 constexpr std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
