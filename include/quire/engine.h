@@ -135,6 +135,17 @@ struct CacheLookup {
   MissReason miss = MissReason::none;
 };
 
+// What went into a file of cached pages, or came from one.
+struct SavedPrompt {
+  std::int64_t prompt_tokens = 0;    // all of the prompt
+  std::int64_t saved_tokens = 0;     // of those, with their pages in the file
+  std::int64_t restored_tokens = 0;  // copied into the cache from there: what it lacked, as far as there was room
+  std::int64_t reusable_tokens = 0;  // what look_up() finds of the prompt now
+  MissReason miss = MissReason::none;
+  std::uint64_t bytes = 0;  // of the file
+  double ms = 0;
+};
+
 struct Completion {
   struct Choice {
     std::vector<TokenId> tokens;
@@ -217,6 +228,14 @@ class Engine {
 
   // What submit() would find of the prompt; nothing changes.
   Result<CacheLookup> look_up(Request request);
+
+  // Writes the pages that are cached of the prompt to a file, which is there whole or not at all; Errc::not_found where
+  // there is no whole page. Others are answered meanwhile.
+  Result<SavedPrompt> save(Request request, const std::string& path);
+  // Takes the pages of such a file into the cache, for requests of the same salt as `request`, which has no prompt.
+  // Ends early where there is no room. Pages of another model, other kernels or formats are refused
+  // (Errc::unsupported), and so is a file that was changed (Errc::bad_file).
+  Result<SavedPrompt> restore(Request request, const std::string& path);
 
   EngineStats stats() const;
   CacheView cache_view() const;

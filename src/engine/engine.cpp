@@ -1,69 +1,11 @@
-#include "quire/engine.h"
-
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
+#include "engine/engine_state.h"
 
 #include "core/fail.h"
 #include "engine/cache_setup.h"
-#include "engine/committer.h"
-#include "engine/cost_model.h"
-#include "engine/draft_model.h"
 #include "engine/model_parts.h"
 #include "engine/request_view.h"
-#include "engine/runner.h"
-#include "engine/scheduler.h"
-#include "grammar/grammar_cache.h"
 
 namespace quire {
-
-struct Engine::State {
-  State(std::shared_ptr<const Model> model_, const EngineOptions& options_, const Ops& ops,
-        std::unique_ptr<KvCache> cache_)
-      : model(std::move(model_)),
-        options(options_),
-        cache(std::move(cache_)),
-        cost(model->parts().config),
-        runner(model->parts(), ops, options.threads),
-        scheduler(*cache, options, cost),
-        committer(*model, *cache, scheduler, cost, totals) {}
-
-  Result<std::unique_ptr<Job>> accept(Request request);
-  Result<std::shared_ptr<CompiledGrammar>> grammar_for(const OutputFormat& format);
-  Result<void> check_fits(const Job& job) const;
-  void wake();
-  void run();
-  Step decide(std::vector<std::unique_ptr<Job>> arrived);
-  void compute_and_commit(Step& step);
-  void cancel_all();
-
-  std::shared_ptr<const Model> model;
-  EngineOptions options;
-  std::vector<std::pair<TokenId, float>> never_end;  // a bias against every token that ends an answer
-
-  // Held while deciding and committing, not while computing.
-  mutable std::mutex mutex;
-  std::unique_ptr<KvCache> cache;
-  CostModel cost;
-  Runner runner;
-  std::unique_ptr<DraftModel> draft;  // used by the engine's thread alone
-  Scheduler scheduler;
-  EngineTotals totals;
-  Committer committer;
-
-  std::mutex grammar_mutex;
-  std::unique_ptr<GrammarCache> grammars;  // made when first asked for
-
-  std::mutex inbox_mutex;
-  std::condition_variable signal;
-  std::vector<std::unique_ptr<Job>> inbox;
-  bool awake = false, stopping = false;
-  std::int64_t waiting = 0;  // jobs in line when last looked at
-  std::uint64_t arrivals = 0;
-  std::atomic<std::uint64_t> refused{0};
-  std::thread thread;
-};
 
 Result<void> Engine::check(const EngineOptions& options) {
   const auto within = [](const char* what, std::int64_t value, std::int64_t least, std::int64_t most) -> Result<void> {

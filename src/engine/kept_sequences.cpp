@@ -21,6 +21,13 @@ KeptSequences::Match KeptSequences::longest(const Kind& kind, std::span<const To
   return best;
 }
 
+void KeptSequences::release(SequenceId sequence) {
+  const auto at = std::ranges::find(kept_, sequence, &Kept::sequence);
+  if (at == kept_.end()) return;
+  cache_.release(sequence);
+  kept_.erase(at);
+}
+
 bool KeptSequences::release_one() {
   if (kept_.empty()) return false;
   auto out = std::ranges::find(kept_, kNoTerm, &Kept::until);

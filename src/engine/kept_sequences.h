@@ -34,7 +34,8 @@ class KeptSequences {
   };
   Match longest(const Kind& kind, std::span<const TokenId> tokens) const;
 
-  bool release_one();  // false where there is none
+  void release(SequenceId sequence);  // if it is still there
+  bool release_one();                 // false where there is none
   void release_expired(Clock::time_point now);
   // Those with a term that have exactly these tokens: so many there were.
   std::int64_t release_pinned(const Kind& kind, std::span<const TokenId> tokens);

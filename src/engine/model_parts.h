@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/hash.h"
 #include "engine/chat_dialect.h"
 #include "loader/gguf.h"
 #include "loader/mapped_file.h"
@@ -25,6 +26,14 @@ struct Model::Parts {
   std::optional<ChatDialect> chat;
   ModelInfo info;
   mutable std::once_flag packing;
+  mutable std::once_flag hashing = {};
+  mutable Digest file_digest = {};
+
+  // Of the whole file: reads all of it the first time.
+  const Digest& fingerprint() const {
+    std::call_once(hashing, [&] { file_digest = Hasher().update(file.bytes()).finish(); });
+    return file_digest;
+  }
 
   // Arranged for the first backend that asks and packs: those that pack agree on how. Throws std::bad_alloc.
   const Weights& weights_for(const Ops& ops, ThreadPool& pool) const {

@@ -39,6 +39,11 @@ class Scheduler {
   void forget_kept();
   bool forget_one_kept() { return kept_.release_one(); }  // false: there is none
 
+  // An empty sequence for pages that go to a file or come from one. It stays until it is let go, or until the room is
+  // needed: then it is no longer in the cache.
+  SequenceId hold(const std::string& salt, const KvVisibility& visible);
+  void let_go(SequenceId sequence);
+
   // What would be found of a prompt that is not in line.
   CacheLookup look_up(const Job& job) const;
 
