@@ -139,7 +139,8 @@ struct CacheLookup {
 struct SavedPrompt {
   std::int64_t prompt_tokens = 0;    // all of the prompt
   std::int64_t saved_tokens = 0;     // of those, with their pages in the file
-  std::int64_t restored_tokens = 0;  // copied into the cache from there: what it lacked, as far as there was room
+  std::int64_t cached_tokens = 0;    // restoring: of those, in the cache already
+  std::int64_t restored_tokens = 0;  // and copied into it; the rest had no room
   std::int64_t reusable_tokens = 0;  // what look_up() finds of the prompt now
   MissReason miss = MissReason::none;
   std::uint64_t bytes = 0;  // of the file

@@ -10,6 +10,7 @@
 #include "cli/common.h"
 #include "core/memory_limit.h"
 #include "server/api.h"
+#include "server/saved_files.h"
 #include "server/server.h"
 
 namespace quire::cli {
@@ -36,6 +37,7 @@ struct Options {
   std::int64_t queue = 1024;
   double prefill_budget_ms = 0;
   int drain_seconds = 60;
+  std::string save_path;
 };
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0; }
@@ -185,6 +187,9 @@ Result<void> serve(const Options& options) {
   server::add_text_routes(router, serving);
   server::add_status(router, serving);
   server::add_cache(router, serving);
+  auto files = server::SavedFiles::open(options.save_path);
+  if (!files.ok()) return files.error();
+  server::add_saving(router, serving, **files);
   server::add_page(router);
 
   listening.host = options.host;
@@ -199,6 +204,7 @@ Result<void> serve(const Options& options) {
   log(fmt::format("quire: {} on {}://{}:{}{}", names, listening.tls == nullptr ? "http" : "https", options.host,
                   server.port(), server.router().keys.required() ? "" : ", without a key"));
   server.run();
+  (*files)->stop();    // before the connections it answers and the models it asks
   models.shut_down();  // before the connections its streams would wake
   say("quire: stopped\n");
   return {};
@@ -257,6 +263,8 @@ void add_serve(CLI::App& app, int& exit_status) {
   command->add_option("--drain-seconds", options->drain_seconds, "How long answers under way may take after SIGTERM")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
+  command->add_option("--cache-save-path,--slot-save-path", options->save_path,
+                      "Folder for /v1/cache/save and /v1/cache/restore; else there are none");
   command->callback([options, &exit_status] {
     if (auto served = serve(*options); !served.ok()) exit_status = report_error(served.error());
   });

@@ -132,6 +132,7 @@ Result<SavedPrompt> Engine::State::restore(SavedPromptReader& reader, const std:
     there = take_whole_blocks(kv, id, whole);
     return true;
   });
+  saved.cached_tokens = there * kPageTokens;
   while (reader.next() < reader.blocks()) {
     const std::int64_t block = reader.next();
     QUIRE_TRY(const std::vector<PageBytes> pages, reader.read_block());

@@ -1,13 +1,13 @@
 // The cache made visible: what it holds, what it would find, and forgetting it.
+#include "server/cache_routes.h"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 
 #include "server/answer.h"
-#include "server/api.h"
 #include "server/conversation.h"
 #include "server/generation.h"
-#include "server/request_fields.h"
 
 namespace quire::server {
 namespace {
@@ -65,7 +65,8 @@ void add_details(Json& document, const CacheView& view) {
   document["tree"] = std::move(tree);
 }
 
-// A prompt that is not to be answered: "messages" or "prompt".
+}  // namespace
+
 Api<Asked> prompt_from(const Fields& fields, const Caller& caller, const Model& model) {
   QUIRE_TRY(Asked asked, asked_from(fields, caller));
   if (fields.has("messages")) {
@@ -79,6 +80,8 @@ Api<Asked> prompt_from(const Fields& fields, const Caller& caller, const Model& 
   asked.request.format = {};
   return asked;
 }
+
+namespace {
 
 Api<Json> look_up(const Fields& fields, const Caller& caller, const ModelView& model) {
   if (model.served == nullptr) {  // and how many tokens the prompt has only the model could tell

@@ -35,6 +35,7 @@ struct HttpResponse {
 struct Caller {
   std::string tenant;  // of the key; empty where none is needed
   bool admin = false;
+  std::string owner = {};  // the key's name in files: the same from start to start, unlike the tenant
 };
 
 // One request on its way to its answer. Everything but `post` belongs to the connection's own thread of

@@ -40,6 +40,13 @@ std::string tenant_of(const Digest& digest) {
   return name;
 }
 
+// Of the digest, since the key itself is not kept.
+std::string owner_of(const Digest& digest) {
+  std::string name;
+  for (const std::byte b : Hasher().update(digest).finish()) name += fmt::format("{:02x}", static_cast<unsigned>(b));
+  return name;
+}
+
 std::string_view without_prefix(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix ? text.substr(prefix.size()) : std::string_view();
 }
@@ -64,7 +71,7 @@ Result<void> Keys::add(const std::string& key, bool admin) {
                 kLongest);
   }
   const Digest digest = digest_of(key);
-  keys_.push_back({digest, admin, tenant_of(digest)});
+  keys_.push_back({digest, admin, tenant_of(digest), owner_of(digest)});
   return {};
 }
 
@@ -98,7 +105,7 @@ std::optional<Caller> Keys::caller(const HttpRequest& request) const {
     if (CRYPTO_memcmp(key.digest.data(), digest.data(), digest.size()) == 0) found = &key;
   }
   if (found == nullptr) return std::nullopt;
-  return Caller{found->tenant, found->admin};
+  return Caller{found->tenant, found->admin, found->owner};
 }
 
 }  // namespace quire::server

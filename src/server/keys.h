@@ -27,6 +27,7 @@ class Keys {
     Digest digest;
     bool admin;
     std::string tenant;
+    std::string owner;
   };
   std::vector<Key> keys_;
 };

@@ -102,7 +102,7 @@ def test_every_route_needs_the_key(start, tmp_path):
     keys.write_text("# for tests\nfirst-secret-key\nsecond-secret-key\n")
     keys.chmod(0o600)
     server = start("--api-key-file", str(keys), environment={"QUIRE_ADMIN_KEY": "the-admin-key"})
-    routes = ["GET /health", "GET /v1/models", "GET /props", "GET /slots", "GET /metrics", "GET /v1/cache", "DELETE /v1/cache", "POST /v1/cache/lookup", "POST /v1/cache/pin", "POST /v1/cache/unpin", "GET /", "GET /ui/style.css", "GET /ui/chat.js", "GET /ui/cache.js", "GET /ui/chart.js", "POST /v1/completions", "POST /v1/chat/completions", "POST /v1/messages", "POST /v1/responses", "POST /v1/embeddings", "POST /tokenize", "POST /detokenize", "POST /apply-template", "GET /nothing", "POST /"]
+    routes = ["GET /health", "GET /v1/models", "GET /props", "GET /slots", "GET /metrics", "GET /v1/cache", "DELETE /v1/cache", "POST /v1/cache/lookup", "POST /v1/cache/pin", "POST /v1/cache/unpin", "POST /v1/cache/save", "POST /v1/cache/restore", "GET /", "GET /ui/style.css", "GET /ui/chat.js", "GET /ui/cache.js", "GET /ui/chart.js", "POST /v1/completions", "POST /v1/chat/completions", "POST /v1/messages", "POST /v1/responses", "POST /v1/embeddings", "POST /tokenize", "POST /detokenize", "POST /apply-template", "GET /nothing", "POST /"]
     for route in routes:
         method, path = route.split()
         assert get(server, path, method=method)[0] == 401, route
