@@ -117,7 +117,7 @@ Result<std::vector<ModelFile>> model_files(const std::vector<std::string>& given
 // One file is loaded at the start; of several each when it is asked for.
 Result<void> add_models(const Options& options, const std::vector<ModelFile>& files, server::Models& models) {
   for (const ModelFile& file : files) {
-    const auto added = models.add(file.path, options.alias);
+    auto added = models.add(file.path, options.alias);
     if (added.ok()) continue;
     if (!file.of_folder) return added;
     say(fmt::format("quire: left out: {}\n", added.error().message));

@@ -47,6 +47,7 @@ std::vector<std::uint64_t> cache_shares(std::uint64_t bytes, const std::vector<s
   const std::uint64_t all = std::accumulate(weights.begin(), weights.end(), std::uint64_t{0});
   const std::uint64_t equal = all < bytes ? (bytes - all) / weights.size() : 0;
   std::vector<std::uint64_t> shares;
+  shares.reserve(weights.size());
   for (const std::uint64_t own : weights) {
     shares.push_back(std::min(std::max(equal, bytes / 8), bytes - std::min(own, bytes)));
   }
