@@ -187,9 +187,9 @@ Result<void> serve(const Options& options) {
   server::add_text_routes(router, serving);
   server::add_status(router, serving);
   server::add_cache(router, serving);
-  auto files = server::SavedFiles::open(options.save_path);
-  if (!files.ok()) return files.error();
-  server::add_saving(router, serving, **files);
+  auto saved_files = server::SavedFiles::open(options.save_path);
+  if (!saved_files.ok()) return saved_files.error();
+  server::add_saving(router, serving, **saved_files);
   server::add_page(router);
 
   listening.host = options.host;
@@ -204,8 +204,8 @@ Result<void> serve(const Options& options) {
   log(fmt::format("quire: {} on {}://{}:{}{}", names, listening.tls == nullptr ? "http" : "https", options.host,
                   server.port(), server.router().keys.required() ? "" : ", without a key"));
   server.run();
-  (*files)->stop();    // before the connections it answers and the models it asks
-  models.shut_down();  // before the connections its streams would wake
+  (*saved_files)->stop();  // before the connections it answers and the models it asks
+  models.shut_down();      // before the connections its streams would wake
   say("quire: stopped\n");
   return {};
 }

@@ -64,15 +64,15 @@ def test_a_conversation_survives_a_restart(start, tmp_path: Path, cache_type: st
 
 @pytest.mark.skipif(not GEMMA.exists(), reason="needs the Gemma model")
 def test_layers_with_a_window_too(start, tmp_path: Path) -> None:
-    options = ("-m", str(GEMMA), "--slot-save-path", str(tmp_path))
+    options = ("--slot-save-path", str(tmp_path))
     prompt = "The river rose in the night and nobody in the village slept. " * 60
     body = {"prompt": prompt, "max_tokens": 16, "temperature": 0}
-    server = start(*options)
+    server = start(*options, models=[str(GEMMA)])
     before = good(call(server, "/v1/completions", body))
     saved = good(call(server, "/v1/cache/save", {"prompt": prompt, "filename": "river"}))
     assert saved["saved_tokens"] > 512, "longer than the window"
     server.stop()
-    server = start(*options)
+    server = start(*options, models=[str(GEMMA)])
     assert good(call(server, "/v1/cache/restore", {"filename": "river"}))["reusable_tokens"] == saved["saved_tokens"]
     after = good(call(server, "/v1/completions", body))
     assert after["usage"]["prompt_tokens_details"]["cached_tokens"] == saved["saved_tokens"]
