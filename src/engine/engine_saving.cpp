@@ -32,10 +32,7 @@ SequenceId Scheduler::hold(const std::string& salt, const KvVisibility& visible)
   return sequence;
 }
 
-void Scheduler::let_go(SequenceId sequence) {
-  kept_.release(sequence);
-  room_changed_ = true;
-}
+void Scheduler::let_go(SequenceId sequence) { kept_.release(sequence); }
 
 PageSpace Engine::State::page_space() const {
   return quire::page_space({model->parts().fingerprint(), std::string(ops.name), QUIRE_VERSION}, *cache);
@@ -62,6 +59,7 @@ class Engine::State::Hold {
   Hold& operator=(const Hold&) = delete;
   ~Hold() {
     state_.locked([&] { state_.scheduler.let_go(sequence_); });
+    state_.wake();  // there may be room for somebody
   }
 
   // Under the lock: false where the sequence had to leave.

@@ -195,6 +195,7 @@ TEST(Saving, GoesOnBesideAnswers) {
   ASSERT_TRUE(engine.save(question, folder.file("0")).ok());
   std::atomic<bool> done{false};
   std::vector<std::thread> savers;
+  savers.reserve(2);
   for (int i = 0; i < 2; ++i) {
     savers.emplace_back([&, i] {
       const std::string file = folder.file(std::to_string(i));
