@@ -1,10 +1,10 @@
 // What the cache holds, for people who look.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_map>
 
 #include "cache/kv_cache.h"
+#include "core/hex.h"
 
 namespace quire {
 
@@ -66,7 +66,7 @@ CacheView KvCache::view() const {
       if (run.parent != kNoBlock) {
         tenant = tenants[run.parent];
       } else {
-        for (std::size_t i = 0; i < 4; ++i) tenant += fmt::format("{:02x}", static_cast<unsigned>(run.root[i]));
+        tenant = to_hex(std::span(run.root).first(4));
       }
       view.prefixes.push_back({run.first, run.parent == kNoBlock ? -1 : std::int64_t{run.parent}, tenant,
                                run.blocks * kPageTokens, run.uses,

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/checked_math.h"
 #include "core/fail.h"
+#include "core/hex.h"
 #include "core/printable.h"
 
 namespace quire {
@@ -91,8 +92,7 @@ PageSpace page_space(const PageMaker& maker, const KvCache& cache) {
     space.fields.push_back({name, std::move(value)});
   };
   const auto add_digest = [&](const std::string& name, const Digest& digest) {
-    std::string hex;
-    for (const std::byte b : digest) hex += fmt::format("{:02x}", static_cast<unsigned>(b));
+    const std::string hex = to_hex(digest);
     for (std::size_t i = 0; i < hex.size(); i += kFieldBytes) add(name, hex.substr(i, kFieldBytes));
   };
   add_digest("model file with digest", maker.model);

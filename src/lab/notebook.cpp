@@ -6,6 +6,7 @@
 
 #include "core/fail.h"
 #include "core/hash.h"
+#include "core/hex.h"
 #include "engine/model_parts.h"
 
 namespace quire::lab {
@@ -16,11 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;
 
-std::string hex(const Digest& digest) {
-  std::string text;
-  for (const std::byte b : std::span(digest).first(8)) text += fmt::format("{:02x}", std::to_integer<int>(b));
-  return text;
-}
+std::string hex(const Digest& digest) { return to_hex(std::span(digest).first(8)); }
 
 Json to_json(const Conditions& c) {
   return {{"version", c.version},         {"machine", c.machine}, {"model", c.model},

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "core/fail.h"
+#include "core/hex.h"
 #include "server/base64.h"
 
 namespace quire::server {
@@ -35,17 +36,11 @@ std::string tenant_of(const Digest& digest) {
   unsigned int length = 0;
   HMAC(EVP_sha256(), server_secret().data(), static_cast<int>(server_secret().size()),
        reinterpret_cast<const unsigned char*>(digest.data()), digest.size(), mac, &length);
-  std::string name;
-  for (std::size_t i = 0; i < 16; ++i) name += fmt::format("{:02x}", mac[i]);
-  return name;
+  return to_hex(std::as_bytes(std::span(mac)).first(16));
 }
 
 // Of the digest, since the key itself is not kept.
-std::string owner_of(const Digest& digest) {
-  std::string name;
-  for (const std::byte b : Hasher().update(digest).finish()) name += fmt::format("{:02x}", static_cast<unsigned>(b));
-  return name;
-}
+std::string owner_of(const Digest& digest) { return to_hex(Hasher().update(digest).finish()); }
 
 std::string_view without_prefix(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix ? text.substr(prefix.size()) : std::string_view();

@@ -10,6 +10,7 @@
 
 #include "core/fail.h"
 #include "core/hash.h"
+#include "core/hex.h"
 #include "server/fields.h"
 
 namespace quire::server {
@@ -68,9 +69,7 @@ Api<std::string> SavedFiles::path(const Caller& caller, std::string_view salt, c
   Hasher hasher;
   hasher.update(caller.owner.size()).update(std::as_bytes(std::span(caller.owner)));
   const Digest digest = hasher.update(std::as_bytes(std::span(salt))).finish();
-  std::string owner;
-  for (std::size_t i = 0; i < 16; ++i) owner += fmt::format("{:02x}", static_cast<unsigned>(digest[i]));
-  return fmt::format("{}/{}/{}", folder_, owner, filename);
+  return fmt::format("{}/{}/{}", folder_, to_hex(std::span(digest).first(16)), filename);
 }
 
 Api<void> SavedFiles::make_folder(const std::string& path) {
