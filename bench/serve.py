@@ -50,9 +50,16 @@ def measure_load(args: argparse.Namespace, _: dict) -> dict:
 def measure_llama(args: argparse.Namespace, results: dict) -> dict:
     program = subprocess.run([ROOT / "scripts/llama_server.sh"], stdout=subprocess.PIPE, text=True, check=True).stdout.split("\n")[-2]
     found = results.get("llama", {})  # other numbers of slots, measured before
-    for slots in args.slots:
+
+    def run(slots: int, seconds: float) -> dict:
         with llama_server(args, program, slots) as server:
-            found[str(slots)] = load(args, prepared(args, server), "--clients", str(args.clients), "--seconds", str(args.llama_seconds), "--stop-at-end")
+            return load(args, prepared(args, server), "--clients", str(args.clients), "--seconds", str(seconds), "--stop-at-end")
+
+    for slots in args.slots:
+        found[str(slots)] = run(slots, args.seconds)
+    if args.llama_seconds > args.seconds:  # once every slot has computed the shared prompt
+        best = max(args.slots, key=lambda slots: found[str(slots)]["tokens_per_second"])
+        found["longer"] = {**run(best, args.llama_seconds), "slots": best}
     return {**found, "version": (Path(program).parents[2] / "version").read_text().strip()}
 
 
@@ -97,6 +104,14 @@ def measure_streams(args: argparse.Namespace, _: dict) -> dict:
 
 ATTACKS = {"headers that never end": ["-H", "-i", "5"], "bodies that never end": ["-B", "-i", "5", "-s", "8192", "-t", "POST"],
            "answers read slowly": ["-X", "-w", "1", "-y", "16", "-n", "5", "-z", "1"]}
+# Takes connections and does nothing with them: what the tool costs the machine by its own work.
+NOBODY = """
+import socket
+listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+print(listener.getsockname()[1], flush=True)
+taken = []
+while True: taken.append(listener.accept()[0])
+"""
 
 
 def measure_slow(args: argparse.Namespace, _: dict) -> dict:
@@ -108,19 +123,28 @@ def measure_slow(args: argparse.Namespace, _: dict) -> dict:
         others = ["--clients", "16", "--seconds", str(args.slow_seconds)]
         load(args, server, "--clients", "16", "--seconds", "5")  # the shared prompt is there for all
         found["without"] = load(args, server, *others)
-        for name, options in ATTACKS.items():
+
+        def beside(port: int, options: list[str]) -> dict:
             path = "/v1/chat/completions" if "-B" in options else "/ui/chart.js" if "-X" in options else "/"
-            # With the least priority: its own work, which elsewhere another machine would do, is not what is asked about.
-            command = ["nice", "-n", "19", "slowhttptest", "-c", "1000", "-r", "500", "-l", str(args.slow_seconds + 10), "-u", f"http://127.0.0.1:{server.port}{path}", *options]
+            # Only when nobody else wants the processor: its own work, which elsewhere another machine would do, is not what is asked about.
+            command = ["chrt", "--idle", "0", "slowhttptest", "-c", "1000", "-r", "500", "-l", str(args.slow_seconds + 10), "-u", f"http://127.0.0.1:{port}{path}", *options]
             print(" ".join(command), flush=True)
             attack = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(3)
-            found[name] = load(args, server, *others)
-            open_sockets = len(os.listdir(f"/proc/{attack.pid}/fd")) if attack.poll() is None else 0
+            result = load(args, server, *others)
+            result["attacker_sockets"] = len(os.listdir(f"/proc/{attack.pid}/fd")) if attack.poll() is None else 0
             attack.terminate()
             attack.wait()
-            found[name]["attacker_sockets"] = open_sockets
-            found[name]["attack"] = " ".join(["slowhttptest", *options])
+            return {**result, "attack": " ".join(["slowhttptest", *options])}
+
+        for name, options in ATTACKS.items():
+            found[name] = beside(server.port, options)
+        nobody = subprocess.Popen([sys.executable, "-c", NOBODY], stdout=subprocess.PIPE, text=True)
+        try:
+            found["the first, to another program"] = {**beside(int(nobody.stdout.readline()), ATTACKS["headers that never end"]), "control": True}
+        finally:
+            nobody.terminate()
+            nobody.wait()
         found["without, again"] = load(args, server, *others)
         found["idle"] = cache_at_idle(server)
     return found
@@ -148,8 +172,8 @@ def main() -> None:
     parser.add_argument("--client", default=str(ROOT / "build/release/load_client"))
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of llama-server (default: all; Quire takes all)")
     parser.add_argument("--clients", type=int, default=256, help="of the load (default 256)")
-    parser.add_argument("--seconds", type=float, default=120, help="of the load on Quire (default 120)")
-    parser.add_argument("--llama-seconds", type=float, default=240, help="on llama-server, for each number of slots (default 240)")
+    parser.add_argument("--seconds", type=float, default=120, help="of the load on either server (default 120)")
+    parser.add_argument("--llama-seconds", type=float, default=300, help="of a longer one on llama-server with its best number of slots (default 300)")
     parser.add_argument("--slots", type=int, nargs="+", default=[16, 64], help="of llama-server (default 16 64)")
     parser.add_argument("--llama-port", type=int, default=18480)
     parser.add_argument("--overload-seconds", type=float, default=60)

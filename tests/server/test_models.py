@@ -233,7 +233,7 @@ def test_sigterm_waits_for_one_that_loads(start) -> None:
 def test_a_second_signal_ends_those_who_wait_for_one(start) -> None:
     server = start(models=[MODEL, GEMMA])
     with ThreadPoolExecutor(4) as pool:
-        answers = [pool.submit(complete, server, GEMMA_NAME) for _ in range(4)]
+        answers = [pool.submit(complete, server, GEMMA_NAME, max_tokens=4000, ignore_eos=True) for _ in range(4)]
         time.sleep(0.2)
         for _ in range(2):
             os.kill(server.process.pid, signal.SIGTERM)
