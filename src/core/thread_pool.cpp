@@ -51,19 +51,30 @@ int cgroup_cpus() {
   return 0;
 }
 
+// Those this thread may run on; none where the system does not say, as with more than it has room to tell.
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
 }  // namespace
 
 int usable_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int cpus = 1;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) cpus = std::max(1, CPU_COUNT(&set));
+  int cpus = std::max(1, static_cast<int>(allowed_cpus().size()));
   if (const int limit = cgroup_cpus(); limit > 0) cpus = std::min(cpus, limit);
   return cpus;
 }
 
-ThreadPool::ThreadPool(int threads) : shares_(static_cast<std::size_t>(std::max(threads, 1))) {
+ThreadPool::ThreadPool(int threads, Cpus cpus) : shares_(static_cast<std::size_t>(std::max(threads, 1))) {
   QUIRE_ASSERT(threads >= 1, "a pool needs a thread");
+  if (cpus == Cpus::one_each && threads > 1) cpus_ = allowed_cpus();
+  if (cpus_.size() != shares_.size()) cpus_.clear();
   workers_.reserve(static_cast<std::size_t>(threads));
   try {
     for (std::size_t i = 1; i < shares_.size(); ++i) workers_.emplace_back([this, i] { work(i); });
@@ -121,7 +132,16 @@ void ThreadPool::drain(std::size_t self) {
   }
 }
 
+void ThreadPool::settle(std::size_t self) const {
+  if (cpus_.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpus_[self], &set);
+  sched_setaffinity(0, sizeof(set), &set);  // where that is not allowed the system places it
+}
+
 void ThreadPool::work(std::size_t self) {
+  settle(self);
   std::uint32_t seen = 0;
   while (true) {
     wait_while_equal(generation_, seen);

@@ -14,11 +14,18 @@ namespace quire {
 
 class ThreadPool {
  public:
+  // one_each: where there are as many threads as CPUs, each keeps to its own. Else the system, seeing somebody else's
+  // work on one CPU, at times puts two of them on another, and all wait for those.
+  enum class Cpus { any, one_each };
+
   // The caller's thread is one of them. Where the system grants fewer, fewer it is.
-  explicit ThreadPool(int threads);
+  explicit ThreadPool(int threads, Cpus cpus = Cpus::any);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
+
+  // For the thread that calls for_each, where it is nobody else's: with one_each it keeps to a CPU too.
+  void settle_caller() const { settle(0); }
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
@@ -47,7 +54,9 @@ class ThreadPool {
   void run(Loop loop);
   void drain(std::size_t self);
   void work(std::size_t self);
+  void settle(std::size_t self) const;
 
+  std::vector<int> cpus_;      // one for each thread, or none
   std::vector<Share> shares_;  // [threads], the caller's first
   std::vector<std::thread> workers_;
   alignas(64) std::atomic<std::uint32_t> generation_{0};  // bumped to publish loop_, which lies on its line

@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 
 namespace quire {
 namespace {
@@ -54,6 +59,40 @@ TEST(ThreadPool, WhatABodyThrowsReachesTheCaller) {
     pool.for_each(100, [&](std::int64_t) { sum++; });
     EXPECT_EQ(sum.load(), 100) << "the pool goes on";
   }
+}
+
+int cpus_of_this_thread() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+// Whoever takes part says how many CPUs it may use; the caller is not asked.
+int most_cpus_of_workers(ThreadPool& pool) {
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> most{0}, seen{0};
+  while (seen == 0) {
+    pool.for_each(1000, [&](std::int64_t) {
+      if (std::this_thread::get_id() == caller) return std::this_thread::yield();
+      most = std::max(most.load(), cpus_of_this_thread());
+      ++seen;
+    });
+  }
+  return most;
+}
+
+TEST(ThreadPool, EachKeepsToACpuWhereAskedAndThereIsOneForEach) {
+  const int cpus = cpus_of_this_thread();
+  if (cpus < 2) GTEST_SKIP() << "one CPU alone";
+  ThreadPool anywhere(cpus), one_each(cpus, ThreadPool::Cpus::one_each), too_many(cpus + 1, ThreadPool::Cpus::one_each);
+  EXPECT_EQ(most_cpus_of_workers(anywhere), cpus);
+  EXPECT_EQ(most_cpus_of_workers(too_many), cpus);
+  EXPECT_EQ(most_cpus_of_workers(one_each), 1);
+  EXPECT_EQ(cpus_of_this_thread(), cpus) << "the caller's thread was not to be touched";
+  std::thread([&] {
+    one_each.settle_caller();
+    EXPECT_EQ(cpus_of_this_thread(), 1);
+  }).join();
 }
 
 TEST(ThreadPool, UsableCpus) {

@@ -261,6 +261,7 @@ void Engine::State::cancel_all() {
 
 // Decide, compute, commit.
 void Engine::State::run() {
+  runner.pool().settle_caller();
   bool busy = false;
   while (true) {
     std::vector<std::unique_ptr<Job>> arrived;

@@ -3,7 +3,7 @@
 namespace quire {
 
 Runner::Runner(const Model::Parts& parts, const Ops& ops, int threads)
-    : pool_(threads > 0 ? threads : usable_cpus()),
+    : pool_(threads > 0 ? threads : usable_cpus(), ThreadPool::Cpus::one_each),
       decoder_(parts.config, parts.weights_for(ops, pool_), ops, pool_),
       vocabulary_(static_cast<std::size_t>(parts.config.vocabulary)),
       width_(static_cast<std::size_t>(parts.config.width)) {}

@@ -19,6 +19,16 @@ constexpr std::int64_t kMaxQueries = 96;
 // Partial results of all segments are kept side by side, for a fair share of the work among threads,
 // while they fit the second-level cache.
 constexpr std::int64_t kMaxPartFloats = 1 << 18;
+constexpr std::size_t kSegmentSpans = kSegmentPages / kSpanPages;
+
+using SegmentTiles = std::array<PageTiles, kSegmentPages>;
+
+std::span<const PageTiles> span_of(const SegmentTiles& tiles, std::size_t span, std::size_t spans = 1) {
+  return std::span(tiles).subspan(span * kSpanPages, spans * kSpanPages);
+}
+bool same_span(const SegmentTiles& a, const SegmentTiles& b, std::size_t span) {
+  return std::ranges::equal(span_of(a, span), span_of(b, span));
+}
 
 // Pieces computed together: one, or several that share a prefix.
 struct Block {
@@ -33,6 +43,7 @@ struct Segment {
 
 struct AttentionScratch {
   Scratch part, total;
+  std::vector<SegmentTiles> tiles;  // of a block's pieces
 };
 thread_local AttentionScratch attention_scratch;
 thread_local Scratch partials_scratch;
@@ -68,25 +79,25 @@ class AttentionRun {
     }
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       const bool joins = !blocks_.empty() && blocks_.back().rows + pieces_[i].rows <= most_rows &&
-                         share_a_segment(pieces_[blocks_.back().first_piece], pieces_[i]);
+                         share_a_span(pieces_[blocks_.back().first_piece], pieces_[i]);
       if (!joins) blocks_.push_back({i, 0, 0});
       blocks_.back().pieces += 1;
       blocks_.back().rows += pieces_[i].rows;
     }
   }
 
-  // Segments a piece sees whole, from the first: [first, end), each known by its last page.
-  std::int64_t first_segment(const Piece& piece) const { return reader_.first_seen(piece) / kSegmentTokens; }
-  static std::int64_t end_of_whole_segments(const Piece& piece) { return piece.position / kSegmentTokens; }
-  const std::byte* last_page(const Piece& piece, std::int64_t segment) const {
-    return reader_.page(piece, (segment + 1) * kSegmentPages - 1);
+  // Spans a piece sees whole, from the first: [first, end), each known by its last page.
+  std::int64_t first_span(const Piece& piece) const { return reader_.first_seen(piece) / kSpanTokens; }
+  static std::int64_t end_of_whole_spans(const Piece& piece) { return piece.position / kSpanTokens; }
+  const std::byte* last_page(const Piece& piece, std::int64_t span) const {
+    return reader_.page(piece, (span + 1) * kSpanPages - 1);
   }
 
   // An order in which pieces that share a long prefix are neighbours.
   bool comes_before(const Piece& a, const Piece& b) const {
-    std::int64_t s = first_segment(a);
-    if (s != first_segment(b)) return s < first_segment(b);
-    const std::int64_t end_a = end_of_whole_segments(a), end_b = end_of_whole_segments(b);
+    std::int64_t s = first_span(a);
+    if (s != first_span(b)) return s < first_span(b);
+    const std::int64_t end_a = end_of_whole_spans(a), end_b = end_of_whole_spans(b);
     for (; s < std::min(end_a, end_b); ++s) {
       const std::byte* page_a = last_page(a, s);
       const std::byte* page_b = last_page(b, s);
@@ -94,9 +105,9 @@ class AttentionRun {
     }
     return s >= end_a && s < end_b;
   }
-  bool share_a_segment(const Piece& a, const Piece& b) const {
-    const std::int64_t s = first_segment(a);
-    return s == first_segment(b) && s < end_of_whole_segments(a) && s < end_of_whole_segments(b) &&
+  bool share_a_span(const Piece& a, const Piece& b) const {
+    const std::int64_t s = first_span(a);
+    return s == first_span(b) && s < end_of_whole_spans(a) && s < end_of_whole_spans(b) &&
            last_page(a, s) == last_page(b, s);
   }
 
@@ -108,7 +119,7 @@ class AttentionRun {
     for (const Piece& piece : pieces(b)) {
       kept = std::max(kept, up(piece.table->kept_tokens));
       sinks = std::max(sinks, up(piece.table->visible.sinks_at(piece.end() - 1)));
-      first = std::min({first, first_segment(piece), piece.position / kSegmentTokens});
+      first = std::min({first, reader_.first_seen(piece) / kSegmentTokens, piece.position / kSegmentTokens});
       end = std::max(end, up(piece.end()));
     }
     std::vector<Segment> all;
@@ -146,7 +157,7 @@ class AttentionRun {
 
   // ahead: what this thread reads after this, or null.
   void attend(const Block& b, std::int64_t kv_head, const Segment& segment, BlockQueries& queries_of, float* part,
-              const CacheReader::Tiles* ahead) const {
+              const PageTiles* ahead) const {
     const SoftmaxStates all = states(b, part);
     std::fill(all.out, all.max, 0.f);
     std::fill(all.max, all.sum, -INFINITY);
@@ -161,21 +172,50 @@ class AttentionRun {
     attend(b, kv_head, Part::usual, segment.index, queries_of, part, ahead);
   }
 
-  // Neighbours that have the same pages here are read once.
   void attend(const Block& b, std::int64_t kv_head, Part kind, std::int64_t segment, BlockQueries& queries_of,
-              float* part, const CacheReader::Tiles* ahead) const {
-    const auto all = pieces(b);
-    std::int64_t query = 0;
-    for (std::size_t i = 0; i < all.size();) {
-      const auto tiles = reader_.tiles(all[i], kind, segment, kv_head);
-      std::int64_t rows = all[i].rows;
-      std::size_t end = i + 1;
-      for (; end < all.size() && reader_.tiles(all[end], kind, segment, kv_head) == tiles; ++end) rows += all[end].rows;
+              float* part, const PageTiles* ahead) const {
+    auto& tiles = attention_scratch.tiles;
+    tiles.resize(b.pieces);
+    for (std::size_t i = 0; i < b.pieces; ++i) {
+      reader_.tiles(pieces(b)[i], kind, segment * kSegmentTokens, kv_head, tiles[i]);
+    }
+    attend_from(0, {b, segment * kSegmentTokens, queries_of.of(kind), part}, {0, b.pieces, 0}, ahead);
+  }
+
+  struct SegmentRun {
+    const Block& block;
+    std::int64_t begin;
+    const CacheReader::Queries& queries;
+    float* part;
+  };
+  struct Pieces {
+    std::size_t first, end;
+    std::int64_t query;  // the first one's first
+  };
+
+  // The segment's spans from number `span` on. Neighbours that have the same pages are read once; from where they part
+  // each goes on by itself.
+  void attend_from(std::size_t span, const SegmentRun& run, Pieces these, const PageTiles* ahead) const {
+    const auto& tiles = attention_scratch.tiles;
+    for (std::size_t i = these.first; i < these.end;) {
+      const auto all_share = [&](std::size_t end, std::size_t at) {
+        return std::all_of(tiles.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                           tiles.begin() + static_cast<std::ptrdiff_t>(end),
+                           [&](const SegmentTiles& other) { return same_span(other, tiles[i], at); });
+      };
+      std::int64_t rows = pieces(run.block)[i].rows;
+      std::size_t end = i + 1, end_span = span + 1;
+      for (; end < these.end && same_span(tiles[end], tiles[i], span); ++end) rows += pieces(run.block)[end].rows;
+      while (end_span < kSegmentSpans && all_share(end, end_span)) ++end_span;
+      const PageTiles* after = end < these.end ? span_of(tiles[end], span).data() : ahead;
+      const bool part = end_span < kSegmentSpans;
       const std::int64_t count = rows * reader_.heads();
       const Stretch stretch =
-          reader_.stretch(queries_of.of(kind), query, count, segment, tiles, end == all.size() ? ahead : nullptr);
-      if (stretch.pages > 0) isa_.attend(stretch, states(b, part, query));
-      query += count;
+          reader_.stretch(run.queries, these.query, count, run.begin + static_cast<std::int64_t>(span) * kSpanTokens,
+                          span_of(tiles[i], span, end_span - span), part ? span_of(tiles[i], end_span).data() : after);
+      if (stretch.pages > 0) isa_.attend(stretch, states(run.block, run.part, these.query));
+      if (part) attend_from(end_span, run, {i, end, these.query}, after);
+      these.query += count;
       i = end;
     }
   }
@@ -243,13 +283,13 @@ class AttentionRun {
     pool.for_each(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
       const Item& item = items[static_cast<std::size_t>(i)];
       BlockQueries queries_of(*this, *item.block, item.kv_head);
-      CacheReader::Tiles ahead{};
+      std::array<PageTiles, kSpanPages> ahead{};
       if (i + 1 < static_cast<std::int64_t>(items.size())) {
         const Item& next = items[static_cast<std::size_t>(i + 1)];
-        ahead = reader_.tiles(pieces_[next.block->first_piece], next.segment.kept ? Part::kept : Part::usual,
-                              next.segment.index, next.kv_head);
+        reader_.tiles(pieces_[next.block->first_piece], next.segment.kept ? Part::kept : Part::usual,
+                      next.segment.index * kSegmentTokens, next.kv_head, ahead);
       }
-      attend(*item.block, item.kv_head, item.segment, queries_of, item.part, &ahead);
+      attend(*item.block, item.kv_head, item.segment, queries_of, item.part, ahead.data());
     });
     pool.for_each(static_cast<std::int64_t>(starts.size()) - 1, [&](std::int64_t n) {
       const std::size_t first = starts[static_cast<std::size_t>(n)], end = starts[static_cast<std::size_t>(n) + 1];
@@ -296,9 +336,10 @@ void cpu_score(const IsaKernels& isa, const ScoreParams& p, ThreadPool& pool) {
     float sums[kSegmentTokens] = {};
     std::copy_n(slot, to - from, sums + (from - begin));
     for (const Piece& piece : pieces) {
-      const auto tiles = reader.tiles(piece, part, segment, kv_head);
+      SegmentTiles tiles;
+      reader.tiles(piece, part, begin, kv_head, tiles);
       const auto queries = reader.queries({&piece, 1}, part, kv_head, p.q);
-      const Stretch stretch = reader.stretch(queries, 0, piece.rows * heads, segment, tiles);
+      const Stretch stretch = reader.stretch(queries, 0, piece.rows * heads, begin, tiles);
       if (stretch.pages == 0) continue;
       std::vector<float> log_sum_exp;
       for (std::int64_t r = 0; r < piece.rows; ++r) {

@@ -78,22 +78,22 @@ CacheReader::Range CacheReader::seen(const Piece& piece, std::int64_t position, 
   return {std::max(table.visible.first(position), table.first_position), position + 1};
 }
 
-CacheReader::Tiles CacheReader::tiles(const Piece& piece, Part part, std::int64_t segment, std::int64_t kv_head) const {
-  Tiles tiles{};
-  const std::int64_t begin = segment * kSegmentTokens;
+void CacheReader::tiles(const Piece& piece, Part part, std::int64_t begin, std::int64_t kv_head,
+                        std::span<PageTiles> to) const {
+  std::ranges::fill(to, PageTiles{});
+  const std::int64_t end = begin + std::ssize(to) * kPageTokens;
   const std::int64_t first = std::max(seen(piece, piece.position, part).first, begin);
-  const std::int64_t last = std::min(seen(piece, piece.end() - 1, part).last, begin + kSegmentTokens);
-  if (first >= last) return tiles;
+  const std::int64_t last = std::min(seen(piece, piece.end() - 1, part).last, end);
+  if (first >= last) return;
   for (std::int64_t i = first / kPageTokens; i <= (last - 1) / kPageTokens; ++i) {
     const bool kept = part == Part::kept;
     const bool wide = kept ? group_.lossless : group_.reads_wide(i, piece.page());
     const KvPageLayout& layout = wide ? group_.wide : group_.packed;
     const std::byte* at = kept ? piece.table->kept[i] : page(piece, i);
     QUIRE_ASSERT(at != nullptr, "a page that a query sees");
-    tiles[static_cast<std::size_t>(i % kSegmentPages)] = {layout.keys.tile(at, kv_.layer, kv_head),
-                                                          layout.values.tile(at, kv_.layer, kv_head), !wide};
+    to[static_cast<std::size_t>(i - begin / kPageTokens)] = {layout.keys.tile(at, kv_.layer, kv_head),
+                                                             layout.values.tile(at, kv_.layer, kv_head), !wide};
   }
-  return tiles;
 }
 
 QueryCodes CacheReader::rounded(const float* scaled, std::int64_t queries, Part part) const {
@@ -146,17 +146,17 @@ CacheReader::Queries CacheReader::queries(std::span<const Piece> pieces, Part pa
   return {scaled, bytes, rounds_queries_ ? rounded(scaled, count, part) : QueryCodes{}, first, last};
 }
 
-Stretch CacheReader::stretch(const Queries& all, std::int64_t query, std::int64_t count, std::int64_t segment,
-                             const Tiles& tiles, const Tiles* ahead) const {
+Stretch CacheReader::stretch(const Queries& all, std::int64_t query, std::int64_t count, std::int64_t begin,
+                             std::span<const PageTiles> tiles, const PageTiles* ahead) const {
   const bool nothing = std::ranges::all_of(tiles, [](const PageTiles& t) { return t.values == nullptr; });
   if (nothing) return {};
   Stretch s{};
   s.wide = wide_;
   s.packed = packed_;
   s.tiles = tiles.data();
-  s.ahead = ahead != nullptr ? ahead->data() : nullptr;
-  s.pages = kSegmentPages;
-  s.begin = segment * kSegmentTokens;
+  s.ahead = ahead;
+  s.pages = std::ssize(tiles);
+  s.begin = begin;
   s.q = all.q + query * query_stride_;
   if (all.bytes != nullptr) s.query_bytes = all.bytes + query * short_query_words(query_stride_);
   s.query_codes = from_query(all.codes, query, query_stride_);

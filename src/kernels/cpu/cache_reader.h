@@ -47,8 +47,8 @@ class CacheReader {
   std::int64_t first_seen(const Piece& piece) const;
   const std::byte* page(const Piece& piece, std::int64_t i) const;
 
-  using Tiles = std::array<PageTiles, kSegmentPages>;
-  Tiles tiles(const Piece& piece, Part part, std::int64_t segment, std::int64_t kv_head) const;
+  // What a piece sees of the pages from position `begin` on, as many as there is room for.
+  void tiles(const Piece& piece, Part part, std::int64_t begin, std::int64_t kv_head, std::span<PageTiles> to) const;
 
   // Queries of pieces, one after the other, scaled and rounded as keys meet them. What it points to is this thread's,
   // until the next call for the same part.
@@ -61,10 +61,10 @@ class CacheReader {
   };
   Queries queries(std::span<const Piece> pieces, Part part, std::int64_t kv_head, const float* q) const;
 
-  // `count` of the queries, from number `query` on, all of which have these tiles. Pages is 0 where there are none to
-  // see. ahead: what this thread reads next, or null.
-  Stretch stretch(const Queries& all, std::int64_t query, std::int64_t count, std::int64_t segment, const Tiles& tiles,
-                  const Tiles* ahead = nullptr) const;
+  // `count` of the queries, from number `query` on, all of which have these tiles from position `begin` on. Pages is 0
+  // where there are none to see. ahead: the pages this thread reads next, or null.
+  Stretch stretch(const Queries& all, std::int64_t query, std::int64_t count, std::int64_t begin,
+                  std::span<const PageTiles> tiles, const PageTiles* ahead = nullptr) const;
 
  private:
   struct Range {

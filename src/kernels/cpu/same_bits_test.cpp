@@ -68,17 +68,19 @@ TEST(SameBits, OneRowOrManyOnAnyNumberOfThreads) {
   }
 }
 
-// Sequences that share 1,024 tokens, or 512, or none, next to one another and in any order.
+// Sequences that share whole segments, parts of them or nothing, next to one another and in any order.
 TEST(SameBits, AloneOrInABatchWithASharedPrefixOrACopyOfIt) {
   ThreadPool pool(3);
   for (const CacheShape& s : shapes()) {
     const std::int64_t width = s.q_heads * s.query_dim();
     const TestSequence a(s, 1100, 1), b(s, 1030, 2, 0, 0, &a, 1024), c(s, 700, 3, 0, 0, &a, 512), d(s, 1100, 1),
-        e(s, 40, 4), f(s, 1200, 5, 70, 0, &a, 1024);
-    const KvRows batch[]{{0, 1, 1099, a.table()}, {1, 1, 699, c.table()},  {2, 1, 39, e.table()},
-                         {3, 2, 1028, b.table()}, {5, 1, 1099, d.table()}, {6, 3, 1197, f.table()},
-                         {9, 1, 1090, a.table()}};
-    auto q = random_floats(10 * width, 3), q_sinks = random_floats(10 * width, 4);
+        e(s, 40, 4), f(s, 1200, 5, 70, 0, &a, 1024), g(s, 1050, 6, 0, 0, &a, 992), h(s, 990, 7, 0, 0, &g, 640),
+        i(s, 1000, 8, 0, 0, &a, 160), j(s, 300, 9, 0, 0, &a, 288);
+    const KvRows batch[]{{0, 1, 1099, a.table()}, {1, 1, 699, c.table()},   {2, 1, 39, e.table()},
+                         {3, 2, 1028, b.table()}, {5, 1, 1099, d.table()},  {6, 3, 1197, f.table()},
+                         {9, 1, 1090, a.table()}, {10, 1, 1049, g.table()}, {11, 2, 985, h.table()},
+                         {13, 1, 999, i.table()}, {14, 5, 290, j.table()}};
+    auto q = random_floats(19 * width, 3), q_sinks = random_floats(19 * width, 4);
     std::copy_n(q.begin(), width, q.begin() + 5 * width);
     std::copy_n(q_sinks.begin(), width, q_sinks.begin() + 5 * width);
     for (const Ops* ops : attention_ops()) {
