@@ -104,14 +104,6 @@ def measure_streams(args: argparse.Namespace, _: dict) -> dict:
 
 ATTACKS = {"headers that never end": ["-H", "-i", "5"], "bodies that never end": ["-B", "-i", "5", "-s", "8192", "-t", "POST"],
            "answers read slowly": ["-X", "-w", "1", "-y", "16", "-n", "5", "-z", "1"]}
-# Takes connections and does nothing with them: what the tool costs the machine by its own work.
-NOBODY = """
-import socket
-listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-print(listener.getsockname()[1], flush=True)
-taken = []
-while True: taken.append(listener.accept()[0])
-"""
 
 
 def measure_slow(args: argparse.Namespace, _: dict) -> dict:
@@ -124,10 +116,9 @@ def measure_slow(args: argparse.Namespace, _: dict) -> dict:
         load(args, server, "--clients", "16", "--seconds", "5")  # the shared prompt is there for all
         found["without"] = load(args, server, *others)
 
-        def beside(port: int, options: list[str]) -> dict:
+        def beside(options: list[str]) -> dict:
             path = "/v1/chat/completions" if "-B" in options else "/ui/chart.js" if "-X" in options else "/"
-            # Only when nobody else wants the processor: its own work, which elsewhere another machine would do, is not what is asked about.
-            command = ["chrt", "--idle", "0", "slowhttptest", "-c", "1000", "-r", "500", "-l", str(args.slow_seconds + 10), "-u", f"http://127.0.0.1:{port}{path}", *options]
+            command = ["slowhttptest", "-c", "1000", "-r", "500", "-l", str(args.slow_seconds + 10), "-u", f"http://127.0.0.1:{server.port}{path}", *options]
             print(" ".join(command), flush=True)
             attack = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(3)
@@ -138,13 +129,7 @@ def measure_slow(args: argparse.Namespace, _: dict) -> dict:
             return {**result, "attack": " ".join(["slowhttptest", *options])}
 
         for name, options in ATTACKS.items():
-            found[name] = beside(server.port, options)
-        nobody = subprocess.Popen([sys.executable, "-c", NOBODY], stdout=subprocess.PIPE, text=True)
-        try:
-            found["the first, to another program"] = {**beside(int(nobody.stdout.readline()), ATTACKS["headers that never end"]), "control": True}
-        finally:
-            nobody.terminate()
-            nobody.wait()
+            found[name] = beside(options)
         found["without, again"] = load(args, server, *others)
         found["idle"] = cache_at_idle(server)
     return found

@@ -62,15 +62,27 @@ std::span<const std::uint64_t> Committer::allowed(const Job& job, const Branch& 
   return mask_;
 }
 
-// Draws the next token of a branch and streams it. A guess that was drawn from `guessed` stays where it may.
+TokenId Committer::choose(const Job& job, Branch& branch, std::span<const float> logits, const Guess& guess) {
+  if (guess.drawn) return *guess.drawn;
+  const auto may_come = allowed(job, branch);
+  if (guess.chances.empty()) return branch.sampler.sample(logits, branch.tokens, may_come);
+  return branch.sampler.correct(guess.token, guess.chances,
+                                branch.sampler.distribution(logits, branch.tokens, may_come));
+}
+
+void Committer::draw_ahead(Step& step, Runner& runner) {
+  runner.pool().for_each(std::ssize(step.works), [&](std::int64_t i) {
+    Work& work = step.works[static_cast<std::size_t>(i)];
+    if (!work.complete() || work.job->beams || !work.drafts.empty() || work.branch->constraint) return;
+    work.drawn = work.branch->sampler.sample(runner.logits(work.last_logits()), work.branch->tokens);
+  });
+}
+
+// Draws the next token of a branch and streams it. A guess stays where it may.
 TokenId Committer::take(Job& job, Branch& branch, std::span<const float> logits, const Guess& guess) {
   StreamEvent event;
   event.choice = branch.choice;
-  const auto may_come = allowed(job, branch);
-  const TokenId token = guess.chances.empty()
-                            ? branch.sampler.sample(logits, branch.tokens, may_come)
-                            : branch.sampler.correct(guess.token, guess.chances,
-                                                     branch.sampler.distribution(logits, branch.tokens, may_come));
+  const TokenId token = choose(job, branch, logits, guess);
   const auto now = Clock::now();
   if (job.first_token == Clock::time_point{}) {
     job.first_token = now;
@@ -161,6 +173,7 @@ std::int64_t Committer::draw(Work& work, const Runner& runner) {
     const auto at = static_cast<std::size_t>(accepted);
     Guess guess;
     if (at < work.draft_chances.size()) guess = {work.drafts[at], work.draft_chances[at]};
+    if (accepted == 0) guess.drawn = work.drawn;
     const TokenId token = take(*work.job, *work.branch, runner.logits(work.last_logits() + accepted), guess);
     const bool guessed = accepted < drafted && token == work.drafts[at];
     if (work.branch->ended || !guessed) break;

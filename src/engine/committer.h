@@ -26,6 +26,8 @@ class Committer {
   Committer(const Model& model, KvCache& cache, Scheduler& scheduler, const CostModel& cost, EngineTotals& totals)
       : model_(model), cache_(cache), scheduler_(scheduler), cost_(cost), totals_(totals) {}
 
+  // Draws the tokens that depend on nothing but their logits, on all threads; commit() then finds them drawn.
+  static void draw_ahead(Step& step, Runner& runner);
   void commit(Step& step, const Runner& runner);
   // Ends a job that is in line or running.
   void cancel(Job& job);
@@ -39,11 +41,13 @@ class Committer {
   void score_prompt(const Work& work, const Runner& runner);
   void embed(const Work& work, const Runner& runner);
   static void tell_progress(const Work& work);
-  // A guess that was drawn from chances; none: draw afresh.
+  // A guess that was drawn from chances, or a token that was drawn already; none of both: draw afresh.
   struct Guess {
     TokenId token = 0;
     std::span<const TokenChance> chances = {};
+    std::optional<TokenId> drawn = {};
   };
+  TokenId choose(const Job& job, Branch& branch, std::span<const float> logits, const Guess& guess);
   static std::int64_t tokens_left(const Job& job, const Branch& branch);
   std::span<const std::uint64_t> allowed(const Job& job, const Branch& branch);
   TokenId take(Job& job, Branch& branch, std::span<const float> logits, const Guess& guess);

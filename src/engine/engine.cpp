@@ -247,6 +247,7 @@ void Engine::State::compute_and_commit(Step& step) {
   const auto start = Clock::now();
   if (draft != nullptr) draft->propose(step.works);
   runner.forward(*cache, step);
+  Committer::draw_ahead(step, runner);
   const double ms = milliseconds_since(start);
   const std::scoped_lock lock(mutex);
   cost.observe({answers, prompts, step.fresh_bytes}, ms);

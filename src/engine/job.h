@@ -111,6 +111,7 @@ struct Work {
   std::int64_t hidden_from;       // and from this one on, without drafts, what the model made of their tokens
   std::int64_t first_logits = 0;  // where they are
   std::int64_t first_hidden = 0;
+  std::optional<TokenId> drawn;  // ahead of the commit
 
   std::int64_t rows() const { return tokens + std::ssize(drafts); }
   // Where the logits of the branch's last token are, for a work that is complete.

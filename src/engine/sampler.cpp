@@ -58,24 +58,30 @@ TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> 
                         std::span<const std::uint64_t> allowed) {
   QUIRE_ASSERT(!logits.empty(), "sampling from no logits");
   if (options_.temperature == 0 && allowed.empty() && !changes_logits()) return likeliest(logits);
-  return draw(distribution(logits, history, allowed));
+  if (!keeps_all()) return draw(distribution(logits, history, allowed));
+  adjust(logits, history);
+  forbid_others(allowed);
+  weights_.weigh(adjusted_, options_.temperature);
+  return weights_.total() > 0 ? weights_.at(uniform()) : likeliest(adjusted_);
 }
 
 std::span<const TokenChance> Sampler::distribution(std::span<const float> logits, std::span<const TokenId> history,
                                                    std::span<const std::uint64_t> allowed) {
-  adjusted_.resize(logits.size());
-  // A NaN would make sorting undefined.
-  std::ranges::transform(logits, adjusted_.begin(), [](float logit) { return std::isnan(logit) ? kNever : logit; });
-  penalize(history);
-  take_candidates(allowed);
-  QUIRE_ASSERT(!candidates_.empty(), "no token may come");
+  adjust(logits, history);
   chances_.clear();
-  if (options_.temperature == 0) {
-    chances_.push_back({candidates_.front().token, 1});
-    return chances_;
+  if (options_.temperature > 0 && options_.top_k == 0 && options_.typical_p >= 1) {
+    forbid_others(allowed);
+    take_likely();
+  } else {
+    take_candidates(allowed);
+    QUIRE_ASSERT(!candidates_.empty(), "no token may come");
+    if (options_.temperature == 0) {
+      chances_.push_back({candidates_.front().token, 1});
+      return chances_;
+    }
+    to_probabilities(1);
+    keep_typical();
   }
-  to_probabilities(1);
-  keep_typical();
   keep_top_p();
   keep_min_p();
   to_probabilities(options_.temperature);
@@ -113,6 +119,18 @@ TokenId Sampler::correct(TokenId guess, std::span<const TokenChance> guessed, st
   if (rest.empty()) return draw(wanted);  // rounding alone: the two are the same
   for (TokenChance& chance : rest) chance.probability /= sum;
   return draw(rest);
+}
+
+bool Sampler::keeps_all() const {
+  return options_.temperature > 0 && options_.top_k == 0 && options_.typical_p >= 1 && options_.top_p >= 1 &&
+         options_.min_p == 0;
+}
+
+void Sampler::adjust(std::span<const float> logits, std::span<const TokenId> history) {
+  adjusted_.resize(logits.size());
+  // A NaN would make sorting undefined.
+  std::ranges::transform(logits, adjusted_.begin(), [](float logit) { return std::isnan(logit) ? kNever : logit; });
+  penalize(history);
 }
 
 void Sampler::penalize(std::span<const TokenId> history) {
@@ -154,6 +172,32 @@ void Sampler::take_candidates(std::span<const std::uint64_t> allowed) {
     candidates_.push_back({static_cast<TokenId>(i), adjusted_[i], 0});
     if (k < all) std::ranges::push_heap(candidates_, likelier);
   }
+  std::ranges::sort(candidates_, likelier);
+}
+
+void Sampler::forbid_others(std::span<const std::uint64_t> allowed) {
+  for (std::size_t i = 0; i < adjusted_.size() && !allowed.empty(); ++i) {
+    if ((allowed[i / 64] >> (i % 64) & 1) == 0) adjusted_[i] = kNever;
+  }
+}
+
+// Those that top-p and min-p could keep, likeliest first, with their chances among all: few of a vocabulary, which is
+// never put in order as a whole.
+void Sampler::take_likely() {
+  weights_.weigh(adjusted_, 1);
+  const double enough = static_cast<double>(options_.top_p) * weights_.total();
+  constexpr float kSmaller = 1 / 16.f, kTooSmall = 1e-12f;
+  float least = options_.top_p < 1 ? kSmaller : 0;
+  while (least > kTooSmall && weights_.total_from(least) < enough) least *= kSmaller;
+  if (least <= kTooSmall) least = 0;
+  least = std::max(least, options_.min_p * (1 - 1e-6f));  // keep_min_p decides
+  candidates_.clear();
+  for (std::size_t i = 0; i < adjusted_.size(); ++i) {
+    const float weight = weights_.all()[i];
+    if (weight < least || weight == 0) continue;
+    candidates_.push_back({static_cast<TokenId>(i), adjusted_[i], static_cast<double>(weight) / weights_.total()});
+  }
+  if (candidates_.empty()) candidates_.push_back({likeliest(adjusted_), 0, 1});
   std::ranges::sort(candidates_, likelier);
 }
 

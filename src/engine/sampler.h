@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/ids.h"
+#include "engine/token_weights.h"
 #include "quire/result.h"
 #include "quire/sampling.h"
 
@@ -47,8 +48,12 @@ class Sampler {
 
   static bool likelier(const Candidate& a, const Candidate& b);
   bool changes_logits() const;
+  bool keeps_all() const;  // whatever may come is drawn from
+  void adjust(std::span<const float> logits, std::span<const TokenId> history);
   void penalize(std::span<const TokenId> history);
+  void forbid_others(std::span<const std::uint64_t> allowed);
   void take_candidates(std::span<const std::uint64_t> allowed);
+  void take_likely();
   void to_probabilities(float temperature);
   void keep_typical();
   void keep_top_p();
@@ -57,6 +62,7 @@ class Sampler {
   SamplingOptions options_;
   std::mt19937_64 random_;
   std::vector<float> adjusted_;  // logits after penalties and biases
+  TokenWeights weights_;
   std::vector<Candidate> candidates_;
   std::vector<TokenChance> chances_;
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -101,6 +102,52 @@ TEST(Sampler, TopKAreTheLikeliestOfThoseAllowed) {
     std::vector<TokenId> found;
     for (const TokenChance& chance : sampler.distribution(logits, {}, allowed)) found.push_back(chance.token);
     EXPECT_EQ(found, expected) << "round " << round;
+  }
+}
+
+// Against sorting everything and adding up chances in doubles.
+TEST(Sampler, TopPAndMinPOfAWholeVocabulary) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<float> logits(1 + random() % 3000);
+    const float spread = std::array{0.f, 0.1f, 2.f, 8.f, 60.f}[static_cast<std::size_t>(round % 5)];
+    for (float& x : logits) x = spread * normal(random);
+    if (round % 7 == 0) logits[random() % logits.size()] = std::numeric_limits<float>::quiet_NaN();
+    auto options = plain(1);
+    options.top_p = round % 3 == 0 ? 1.f : static_cast<float>(random() % 100) / 100;
+    options.min_p = round % 3 == 1 ? 0.f : static_cast<float>(random() % 100) / 200;
+
+    std::vector<std::pair<double, TokenId>> all;
+    double largest = -1e30, total = 0, sum = 0;
+    for (const float x : logits) largest = std::isnan(x) ? largest : std::max(largest, static_cast<double>(x));
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      if (std::isnan(logits[i])) continue;
+      all.emplace_back(std::exp(static_cast<double>(logits[i]) - largest), static_cast<TokenId>(i));
+      total += all.back().first;
+    }
+    if (all.empty()) continue;
+    std::ranges::stable_sort(all, std::greater<>(), [](const auto& one) { return one.first; });
+    Sampler sampler(options);
+    const auto chances = sampler.distribution(logits, {});
+    // Of chances as near to the border as floats are to numbers either side is right.
+    std::size_t least = 0, most = 0;
+    for (const auto& [weight, token] : all) {
+      const auto kept = [&](double slack) {
+        return (sum == 0 || options.top_p >= 1 || sum / total < static_cast<double>(options.top_p) + slack) &&
+               weight >= static_cast<double>(options.min_p) - slack && weight > 1e-34;
+      };
+      least += kept(-1e-5);
+      most += kept(1e-5);
+      sum += weight;
+    }
+    ASSERT_GE(chances.size(), std::max<std::size_t>(least, 1)) << "round " << round;
+    ASSERT_LE(chances.size(), std::max<std::size_t>(most, 1)) << "round " << round;
+    double together = 0;
+    for (std::size_t i = 0; i < chances.size(); ++i) together += all[i].first;
+    for (std::size_t i = 0; i < chances.size(); ++i) {
+      EXPECT_NEAR(chances[i].probability, all[i].first / together, 1e-5) << "round " << round;
+    }
   }
 }
 
