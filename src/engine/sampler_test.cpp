@@ -132,7 +132,8 @@ TEST(Sampler, TopPAndMinPOfAWholeVocabulary) {
     const auto chances = sampler.distribution(logits, {});
     // Of chances as near to the border as floats are to numbers either side is right.
     std::size_t least = 0, most = 0;
-    for (const auto& [weight, token] : all) {
+    for (const auto& one : all) {
+      const double weight = one.first;
       const auto kept = [&](double slack) {
         return (sum == 0 || options.top_p >= 1 || sum / total < static_cast<double>(options.top_p) + slack) &&
                weight >= static_cast<double>(options.min_p) - slack && weight > 1e-34;
