@@ -25,7 +25,7 @@ struct Model::Parts {
   Tokenizer tokenizer;
   std::optional<ChatDialect> chat;
   ModelInfo info;
-  mutable std::once_flag packing;
+  mutable std::mutex packing;
   mutable std::once_flag hashing = {};
   mutable Digest file_digest = {};
 
@@ -35,9 +35,10 @@ struct Model::Parts {
     return file_digest;
   }
 
-  // Arranged for the first backend that asks and packs: those that pack agree on how. Throws std::bad_alloc.
+  // Arranged for this backend too, where it packs. Throws std::bad_alloc.
   const Weights& weights_for(const Ops& ops, ThreadPool& pool) const {
-    if (ops.pack != nullptr) std::call_once(packing, [&] { pack_weights(weights, ops, pool); });
+    const std::lock_guard lock(packing);
+    if (ops.pack != nullptr) pack_weights(weights, ops, pool);
     return weights;
   }
 

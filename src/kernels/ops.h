@@ -6,6 +6,7 @@
 // many, alone or in a batch: the same tokens.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -19,13 +20,16 @@
 
 namespace quire {
 
+// How weights may be arranged for products.
+enum class PanelLayout { plain, joined };
+
 // A weight matrix as the model file stores it: `rows` outputs, each a run of blocks over `cols` inputs.
 struct WeightMatrix {
   DType type = DType::f32;
   const std::byte* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  const std::byte* panels = nullptr;  // the same weights as Ops::pack arranged them; null: they are not
+  std::array<const std::byte*, 2> panels{};  // by PanelLayout, as Ops::pack arranged them; null: not so
 
   std::int64_t row_bytes() const { return cols / info(type).block_size * info(type).block_bytes; }
   const std::byte* row(std::int64_t r) const { return data + r * row_bytes(); }
@@ -134,8 +138,9 @@ struct Ops {
   std::string_view name;
   void (*matmul)(const MatmulParams&, ThreadPool&);
   // Weights arranged for this backend's products, once, where they take bytes at all.
-  std::uint64_t (*packed_bytes)(const WeightMatrix&);
-  void (*pack)(const WeightMatrix&, std::byte* to, ThreadPool&);
+  PanelLayout (*panel_layout)(const WeightMatrix&, bool exact);  // of what MatmulParams says is exact, or not
+  std::uint64_t (*packed_bytes)(const WeightMatrix&, PanelLayout);
+  void (*pack)(const WeightMatrix&, PanelLayout, std::byte* to, ThreadPool&);
   void (*norm)(const NormParams&, ThreadPool&);
   void (*rope)(const RopeParams&, ThreadPool&);
   void (*append)(const AppendParams&, ThreadPool&);

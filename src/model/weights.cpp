@@ -148,29 +148,38 @@ Result<Weights> read_weights(const Gguf& file, ModelConfig& config) {
 }
 
 void pack_weights(Weights& weights, const Ops& ops, ThreadPool& pool) {
-  std::vector<WeightMatrix*> matrices{&weights.output.weight};
+  struct Packing {
+    WeightMatrix* matrix;
+    PanelLayout layout;
+    std::uint64_t bytes;
+  };
+  std::vector<Packing> packings;
+  std::uint64_t total = 0;
+  const auto add = [&](WeightMatrix& matrix, bool exact) {
+    constexpr std::uint64_t kCacheLine = 64;
+    const PanelLayout layout = ops.panel_layout(matrix, exact);
+    if (matrix.panels[static_cast<std::size_t>(layout)] != nullptr) return;
+    const std::uint64_t bytes = (ops.packed_bytes(matrix, layout) + kCacheLine - 1) / kCacheLine * kCacheLine;
+    if (bytes == 0) return;
+    packings.push_back({&matrix, layout, bytes});
+    total += bytes;
+  };
+  add(weights.output.weight, /*exact=*/true);
   for (LayerWeights& layer : weights.layers) {
     for (Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
-      matrices.push_back(&linear->weight);
+      add(linear->weight, /*exact=*/false);
     }
   }
-  constexpr std::uint64_t kCacheLine = 64;
-  const auto bytes_of = [&](const WeightMatrix& w) {
-    return (ops.packed_bytes(w) + kCacheLine - 1) / kCacheLine * kCacheLine;
-  };
-  std::uint64_t total = 0;
-  for (const WeightMatrix* matrix : matrices) total += bytes_of(*matrix);
   if (total == 0) return;
-  weights.panels = MappedMemory::map(total);
-  if (!weights.panels) throw std::bad_alloc();
-  std::byte* to = weights.panels.data();
-  for (WeightMatrix* matrix : matrices) {
-    const std::uint64_t bytes = bytes_of(*matrix);
-    if (bytes == 0) continue;
-    ops.pack(*matrix, to, pool);
-    matrix->panels = to;
-    to += bytes;
+  MappedMemory memory = MappedMemory::map(total);
+  if (!memory) throw std::bad_alloc();
+  std::byte* to = memory.data();
+  for (const Packing& packing : packings) {
+    ops.pack(*packing.matrix, packing.layout, to, pool);
+    packing.matrix->panels[static_cast<std::size_t>(packing.layout)] = to;
+    to += packing.bytes;
   }
+  weights.panels.push_back(std::move(memory));
 }
 
 }  // namespace quire

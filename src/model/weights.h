@@ -43,16 +43,17 @@ struct Weights {
   Norm output_norm;
   Linear output;  // [vocabulary, width]; the embedding again where they are tied
   FloatVector rope_factors;
-  MappedMemory panels;           // what the matrices' panels point into
-  std::uint64_t bytes = 0;       // of all tensors, as stored
-  std::uint64_t parameters = 0;  // values in all tensors
+  std::vector<MappedMemory> panels;  // what the matrices' panels point into
+  std::uint64_t bytes = 0;           // of all tensors, as stored
+  std::uint64_t parameters = 0;      // values in all tensors
 };
 
 // Also completes config.vocabulary, which only the embedding's shape says for sure.
 // The file's bytes must outlive the result.
 Result<Weights> read_weights(const Gguf& file, ModelConfig& config);
 
-// Arranges all matrices that products read as a backend wants them. Throws std::bad_alloc.
+// Arranges all matrices that products read as a backend wants them, where they are not arranged so yet. What other
+// backends read stays as it is. Throws std::bad_alloc.
 void pack_weights(Weights& weights, const Ops& ops, ThreadPool& pool);
 
 }  // namespace quire

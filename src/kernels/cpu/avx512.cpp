@@ -4,7 +4,7 @@
 #include "kernels/cpu/simd8.h"
 // clang-format off: the files below build on the two above
 #include "kernels/cpu/attention.inl"
-#include "kernels/cpu/matmul.inl"
+#include "kernels/cpu/joined.inl"
 #include "kernels/cpu/pages.inl"
 #include "kernels/cpu/rows.inl"
 #include "kernels/cpu/speed.inl"
@@ -21,6 +21,7 @@ constexpr IsaKernels table(decltype(IsaKernels::attend) attends, const ShortQuer
           multiply_panels,
           quantize_tile_bytes,
           multiply_panels_bytes,
+          &kJoinedKernels,
           unpack_row_f32,
           dot_strip_f32,
           rms_norm_row,

@@ -68,8 +68,11 @@ template <const IsaKernels& kIsa, ActivationBits kBits = ActivationBits::sixteen
 constexpr Ops make_ops(std::string_view name) {
   return {name,
           [](const MatmulParams& p, ThreadPool& pool) { cpu_matmul(kIsa, kBits, p, pool); },
-          [](const WeightMatrix& w) { return cpu_packed_bytes(kIsa, w); },
-          [](const WeightMatrix& w, std::byte* to, ThreadPool& pool) { cpu_pack(kIsa, w, to, pool); },
+          [](const WeightMatrix& w, bool exact) { return cpu_panel_layout(kIsa, kBits, w, exact); },
+          [](const WeightMatrix& w, PanelLayout layout) { return cpu_packed_bytes(kIsa, w, layout); },
+          [](const WeightMatrix& w, PanelLayout layout, std::byte* to, ThreadPool& pool) {
+            cpu_pack(kIsa, w, layout, to, pool);
+          },
           norm<kIsa>,
           rope<kIsa>,
           with<kIsa, cpu_append>,

@@ -20,15 +20,25 @@ inline constexpr std::int64_t kStripRows = 4;   // float weight rows per call
 
 inline constexpr std::int64_t kTileRows = 8;  // activation rows that lie together
 
+// What joined.inl needs to know of rows of bytes. A block's scale is a whole number of steps, so many units.
+struct JoinedRows {
+  std::int32_t* starts;  // [tiles, pairs of blocks, 2, 8]: what sums of the second, and of the first, start from
+  std::int32_t* steps;   // [tiles, pairs of blocks, 8]: of the first in the low 16 bits, of the second in the high ones
+  std::int32_t* sums;    // likewise: the sum of bytes, times steps, in 1024ths
+  float* unit;           // [tiles, 8]
+};
+
 // Rows of activations: x = scale * q, q in [-32767, 32767], or in [-127, 127] as bytes in the order of panels. Tile
 // after tile of 8 rows, and in each block after block: what products of a tile read lies together.
 struct QuantizedRows {
   std::int16_t* q;          // [tiles, blocks, 8, 32], or null
   std::int8_t* bytes;       // [tiles, blocks, 8, 32], or null
   float* scale;             // [tiles, blocks, 8]
-  float* sums;              // [tiles, blocks, 8]: scale times the sum of q over the block
+  float* sums;              // [tiles, blocks, 8]: scale times the sum of q over the block; null, as are the next two,
+                            // where all weights are joined
   float* half_sums;         // [tiles, blocks, 8, 2]
   std::int32_t* byte_sums;  // [tiles, blocks, 8, 2]: the sum of bytes
+  JoinedRows joined;        // the same bytes for products of two blocks at once
   std::int64_t cols;
 };
 
@@ -133,6 +143,13 @@ struct ShortQueries {
   void (*round)(const float* q, std::int64_t queries, std::int64_t query_stride, std::uint32_t* to);
 };
 
+// Products of bytes with weights of four bits in a layout of their own: see joined.inl.
+struct JoinedKernels {
+  std::int64_t (*panel_bytes)(DType type, std::int64_t cols);  // 0: not for these
+  void (*pack_panel)(DType type, const std::byte* rows, std::int64_t count, std::int64_t cols, std::byte* panel);
+  void (*multiply)(DType type, PanelProducts products, QuantizedRows x, std::int64_t rows);
+};
+
 struct IsaKernels {
   // x: the first of up to 8 rows, [rows, cols]
   void (*quantize_tile)(const float* x, std::int64_t tile, std::int64_t rows, const QuantizedRows& to);
@@ -143,6 +160,7 @@ struct IsaKernels {
   // The same with activations of 8 bits; null where an instruction set gains nothing by them.
   void (*quantize_tile_bytes)(const float* x, std::int64_t tile, std::int64_t rows, const QuantizedRows& to);
   void (*multiply_panels_bytes)(DType type, PanelProducts products, QuantizedRows x, std::int64_t rows);
+  const JoinedKernels* joined;  // where it has them; or null
   void (*unpack_row_f32)(DType type, const std::byte* source, std::int64_t cols, float* out);
   // weights: [kStripRows, cols]
   void (*dot_strip_f32)(const float* weights, const float* x, std::int64_t cols, std::int64_t row_begin,

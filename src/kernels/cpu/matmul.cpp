@@ -19,21 +19,34 @@ constexpr std::int64_t kPassRows = 64;
 
 struct MatmulScratch {
   Scratch q, bytes, scale, sums, half_sums, byte_sums;  // activations, one per calling thread
-  Scratch panels, floats;                               // weights, one per working thread
+  Scratch starts, steps, step_sums, units;
+  Scratch panels, floats;  // weights, one per working thread
 };
 thread_local MatmulScratch matmul_scratch;
 
 QuantizedRows quantize(const IsaKernels& isa, ActivationBits bits, const MatmulParams& p, ThreadPool& pool) {
   MatmulScratch& scratch = matmul_scratch;
-  const std::int64_t rows = (p.rows + kTileRows - 1) / kTileRows * kTileRows, blocks = rows * (p.cols / kBlock);
+  const std::int64_t rows = (p.rows + kTileRows - 1) / kTileRows * kTileRows, blocks = rows * (p.cols / kBlock),
+                     pairs = rows * ((p.cols / kBlock + 1) / 2);
   const bool bytes = bits == ActivationBits::eight && !p.exact;
-  const QuantizedRows x{bytes ? nullptr : scratch.q.get<std::int16_t>(rows * p.cols),
-                        bytes ? scratch.bytes.get<std::int8_t>(rows * p.cols) : nullptr,
-                        scratch.scale.get<float>(blocks),
-                        scratch.sums.get<float>(blocks),
-                        scratch.half_sums.get<float>(2 * blocks),
-                        bytes ? scratch.byte_sums.get<std::int32_t>(2 * blocks) : nullptr,
-                        p.cols};
+  const bool plain = std::ranges::any_of(p.targets, [&](const MatmulTarget& t) {
+    return cpu_panel_layout(isa, bits, *t.weights, p.exact) == PanelLayout::plain;
+  });
+  QuantizedRows x{};
+  x.cols = p.cols;
+  x.scale = scratch.scale.get<float>(blocks);
+  if (plain) {
+    x.sums = scratch.sums.get<float>(blocks);
+    x.half_sums = scratch.half_sums.get<float>(2 * blocks);
+  }
+  if (bytes) {
+    x.bytes = scratch.bytes.get<std::int8_t>(rows * p.cols);
+    if (plain) x.byte_sums = scratch.byte_sums.get<std::int32_t>(2 * blocks);
+    x.joined = {scratch.starts.get<std::int32_t>(2 * pairs), scratch.steps.get<std::int32_t>(pairs),
+                scratch.step_sums.get<std::int32_t>(pairs), scratch.units.get<float>(rows)};
+  } else {
+    x.q = scratch.q.get<std::int16_t>(rows * p.cols);
+  }
   const auto quantize_tile = bytes ? isa.quantize_tile_bytes : isa.quantize_tile;
   // Rows of a tile lie in the same cache lines: one thread writes them.
   pool.for_each(rows / kTileRows, [&](std::int64_t tile) {
@@ -55,23 +68,41 @@ void store(const MatmulTarget& target, std::int64_t begin, std::int64_t row, std
   }
 }
 
-// Weights that nobody packed are packed for this product.
-const std::byte* panels_of(const IsaKernels& isa, const WeightMatrix& w, std::int64_t begin, std::int64_t end) {
-  const std::int64_t bytes = isa.panel_bytes(w.type, w.cols);
-  if (w.panels != nullptr) return w.panels + begin / kPanelRows * bytes;
-  auto* panels = matmul_scratch.panels.get<std::byte>((end - begin + kPanelRows - 1) / kPanelRows * bytes);
-  for (std::int64_t n = begin; n < end; n += kPanelRows) {
-    isa.pack_panel(w.type, w.row(n), std::min(kPanelRows, end - n), w.cols, panels + (n - begin) / kPanelRows * bytes);
+std::int64_t panel_bytes(const IsaKernels& isa, const WeightMatrix& w, PanelLayout layout) {
+  return layout == PanelLayout::joined ? isa.joined->panel_bytes(w.type, w.cols) : isa.panel_bytes(w.type, w.cols);
+}
+
+// Rows [begin, end) of the matrix.
+void pack_rows(const IsaKernels& isa, const WeightMatrix& w, PanelLayout layout, std::int64_t begin, std::int64_t end,
+               std::byte* to) {
+  const std::int64_t bytes = panel_bytes(isa, w, layout);
+  const auto pack = layout == PanelLayout::joined ? isa.joined->pack_panel : isa.pack_panel;
+  for (std::int64_t n = begin; n < end; n += kPanelRows, to += bytes) {
+    pack(w.type, w.row(n), std::min(kPanelRows, end - n), w.cols, to);
   }
+}
+
+// Weights that nobody packed are packed for this product.
+const std::byte* panels_of(const IsaKernels& isa, const WeightMatrix& w, PanelLayout layout, std::int64_t begin,
+                           std::int64_t end) {
+  const std::byte* packed = w.panels[static_cast<std::size_t>(layout)];
+  const std::int64_t bytes = panel_bytes(isa, w, layout);
+  if (packed != nullptr) return packed + begin / kPanelRows * bytes;
+  auto* panels = matmul_scratch.panels.get<std::byte>((end - begin + kPanelRows - 1) / kPanelRows * bytes);
+  pack_rows(isa, w, layout, begin, end, panels);
   return panels;
 }
 
 void multiply_quantized(const IsaKernels& isa, const MatmulParams& p, const MatmulTarget& target,
                         const QuantizedRows& x, std::int64_t begin, std::int64_t end) {
   const WeightMatrix& w = *target.weights;
-  const auto multiply = x.bytes != nullptr ? isa.multiply_panels_bytes : isa.multiply_panels;
+  const auto bits = x.bytes != nullptr ? ActivationBits::eight : ActivationBits::sixteen;
+  const PanelLayout layout = cpu_panel_layout(isa, bits, w, p.exact);
+  const auto multiply = layout == PanelLayout::joined ? isa.joined->multiply
+                        : x.bytes != nullptr          ? isa.multiply_panels_bytes
+                                                      : isa.multiply_panels;
   multiply(w.type,
-           {panels_of(isa, w, begin, end), end - begin, target.bias != nullptr ? target.bias + begin : nullptr,
+           {panels_of(isa, w, layout, begin, end), end - begin, target.bias != nullptr ? target.bias + begin : nullptr,
             target.out + begin, w.rows},
            x, p.rows);
 }
@@ -131,18 +162,21 @@ void cpu_matmul(const IsaKernels& isa, ActivationBits bits, const MatmulParams& 
   });
 }
 
-std::uint64_t cpu_packed_bytes(const IsaKernels& isa, const WeightMatrix& w) {
-  if (is_float(w.type)) return 0;
-  return static_cast<std::uint64_t>((w.rows + kPanelRows - 1) / kPanelRows * isa.panel_bytes(w.type, w.cols));
+PanelLayout cpu_panel_layout(const IsaKernels& isa, ActivationBits bits, const WeightMatrix& w, bool exact) {
+  const bool bytes = bits == ActivationBits::eight && !exact && isa.joined != nullptr;
+  return bytes && isa.joined->panel_bytes(w.type, w.cols) > 0 ? PanelLayout::joined : PanelLayout::plain;
 }
 
-void cpu_pack(const IsaKernels& isa, const WeightMatrix& w, std::byte* to, ThreadPool& pool) {
-  const std::int64_t bytes = isa.panel_bytes(w.type, w.cols);
+std::uint64_t cpu_packed_bytes(const IsaKernels& isa, const WeightMatrix& w, PanelLayout layout) {
+  if (is_float(w.type)) return 0;
+  return static_cast<std::uint64_t>((w.rows + kPanelRows - 1) / kPanelRows * panel_bytes(isa, w, layout));
+}
+
+void cpu_pack(const IsaKernels& isa, const WeightMatrix& w, PanelLayout layout, std::byte* to, ThreadPool& pool) {
+  const std::int64_t bytes = panel_bytes(isa, w, layout);
   pool.for_each((w.rows + kItemRows - 1) / kItemRows, [&](std::int64_t item) {
-    const std::int64_t end = std::min((item + 1) * kItemRows, w.rows);
-    for (std::int64_t n = item * kItemRows; n < end; n += kPanelRows) {
-      isa.pack_panel(w.type, w.row(n), std::min(kPanelRows, end - n), w.cols, to + n / kPanelRows * bytes);
-    }
+    const std::int64_t begin = item * kItemRows;
+    pack_rows(isa, w, layout, begin, std::min(begin + kItemRows, w.rows), to + begin / kPanelRows * bytes);
   });
 }
 

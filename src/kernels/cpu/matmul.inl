@@ -110,6 +110,25 @@ QUIRE_INLINE void store_product(LaneFloats sum, float* out, const float* bias) {
   std::memcpy(out, &sum, sizeof sum);
 }
 
+// Of a panel whose last lanes need not be outputs.
+template <int kRows>
+QUIRE_INLINE void store_products(const RowSums<kRows>& sums, float* out, std::int64_t stride, const float* bias,
+                                 std::int64_t outputs) {
+  each<kRows>([&](auto r, auto v) QUIRE_LAMBDA {
+    constexpr int kLanes = kLaneBytes / 4;
+    const std::int64_t begin = kLanes * v, left = outputs - begin;
+    if (left >= kLanes) {
+      store_product(sums[r][v], out + r * stride + begin, bias != nullptr ? bias + begin : nullptr);
+    } else if (left > 0) {
+      LaneFloats all{}, biases{};
+      const auto bytes = static_cast<std::size_t>(left) * sizeof(float);
+      if (bias != nullptr) std::memcpy(&biases, bias + begin, bytes);
+      store_product(sums[r][v], reinterpret_cast<float*>(&all), reinterpret_cast<float*>(&biases));
+      std::memcpy(out + r * stride + begin, &all, bytes);
+    }
+  });
+}
+
 // A single row takes less time than its weights take to come.
 constexpr std::int64_t kAheadBytes = 2048;
 
@@ -145,42 +164,38 @@ QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::
       add_minima<F, kRows>(block + P::kMinimaAt, x.sums + place, 1, sums);
     }
   }
-  each<kRows>([&](auto r, auto v) QUIRE_LAMBDA {
-    constexpr int kLanes = kLaneBytes / 4;
-    const std::int64_t begin = kLanes * v, left = outputs - begin;
-    if (left >= kLanes) {
-      store_product(sums[r][v], out + r * stride + begin, bias != nullptr ? bias + begin : nullptr);
-    } else if (left > 0) {
-      LaneFloats all{}, biases{};
-      const auto bytes = static_cast<std::size_t>(left) * sizeof(float);
-      if (bias != nullptr) std::memcpy(&biases, bias + begin, bytes);
-      store_product(sums[r][v], reinterpret_cast<float*>(&all), reinterpret_cast<float*>(&biases));
-      std::memcpy(out + r * stride + begin, &all, bytes);
-    }
-  });
+  store_products<kRows>(sums, out, stride, bias, outputs);
 }
 
 // As many rows at a time as have registers for their sums.
 constexpr int kMostRows = kLaneVectors == 1 ? 8 : 4;
 
+// body(rows at a time, first row, panel, its products with that row, bias, outputs), of all rows and panels.
+template <class Body>
+QUIRE_INLINE void each_tile(const PanelProducts& p, std::int64_t panel_bytes, std::int64_t rows, Body&& body) {
+  std::int64_t row = 0;
+  const auto all_panels = [&](auto count) QUIRE_LAMBDA {
+    for (std::int64_t n = 0; n < p.outputs; n += kPanelRows) {
+      body(count, row, p.panels + n / kPanelRows * panel_bytes, p.out + row * p.stride + n,
+           p.bias != nullptr ? p.bias + n : nullptr, p.outputs - n);
+    }
+    row += count;
+  };
+  while (rows - row >= kMostRows) all_panels(std::integral_constant<int, kMostRows>{});
+  if (kMostRows > 4 && rows - row >= 4) all_panels(std::integral_constant<int, 4>{});
+  if (rows - row == 3) return all_panels(std::integral_constant<int, 3>{});
+  if (rows - row == 2) return all_panels(std::integral_constant<int, 2>{});
+  if (rows - row == 1) all_panels(std::integral_constant<int, 1>{});
+}
+
 // x by value: its fields stay in registers, which they would not if a store could change them.
 template <class Activations>
 QUIRE_INLINE void multiply_panels_with(DType type, PanelProducts p, QuantizedRows x, std::int64_t rows) {
   with_format(type, [=]<class F>(F) {
-    const std::int64_t panel_bytes = x.cols / kBlock * Panel<F>::kBlockBytes;
-    std::int64_t row = 0;
-    const auto dot = [&](auto count) QUIRE_LAMBDA {
-      for (std::int64_t n = 0; n < p.outputs; n += kPanelRows) {
-        dot_rows<F, count, Activations>(p.panels + n / kPanelRows * panel_bytes, x, row, p.out + row * p.stride + n,
-                                        p.stride, p.bias != nullptr ? p.bias + n : nullptr, p.outputs - n);
-      }
-      row += count;
-    };
-    while (rows - row >= kMostRows) dot(std::integral_constant<int, kMostRows>{});
-    if (kMostRows > 4 && rows - row >= 4) dot(std::integral_constant<int, 4>{});
-    if (rows - row == 3) return dot(std::integral_constant<int, 3>{});
-    if (rows - row == 2) return dot(std::integral_constant<int, 2>{});
-    if (rows - row == 1) dot(std::integral_constant<int, 1>{});
+    each_tile(
+        p, x.cols / kBlock * Panel<F>::kBlockBytes, rows,
+        [&](auto count, std::int64_t row, const std::byte* panel, float* out, const float* bias, std::int64_t outputs)
+            QUIRE_LAMBDA { dot_rows<F, count, Activations>(panel, x, row, out, p.stride, bias, outputs); });
   });
 }
 

@@ -60,6 +60,14 @@ double bound(const Product& p, double largest_x, int largest_code = 32767) {
   return floats + (exact ? 0 : 5 * norm * (largest_x / largest_code) / std::sqrt(12.0));  // 5 sigma, uniform
 }
 
+// What more it may be off by where scales are whole numbers: half of one of 4095 of the largest (a little more, of
+// several roundings) times the largest sum that every block can have. An overflow would be off by half of all of it.
+double scale_bound(const Way& way, const Product& p, double largest_x) {
+  if (way.ops->panel_layout(p.weights, /*exact=*/false) != PanelLayout::joined) return 0;
+  const double largest_scale = 0.05 * (p.weights.type == DType::q4_k ? 63 : 1), largest_code = 8;
+  return 0.7 / 4095 * largest_scale * largest_code * largest_x * static_cast<double>(p.weights.cols);
+}
+
 class Matmul : public testing::TestWithParam<DType> {};
 
 TEST_P(Matmul, AgreesWithTheReference) {
@@ -93,7 +101,9 @@ TEST_P(Matmul, ExactActivations) {
       p.x[i] = step * static_cast<float>(i % 32 == 0 ? largest_code : drawn);
     }
     const auto truth = multiply(ref_ops(), p, 11, pool);
-    EXPECT_LT(largest_difference(truth, multiply(*ops, p, 11, pool)), bound(p, 0)) << ops->name;
+    EXPECT_LT(largest_difference(truth, multiply(*ops, p, 11, pool)),
+              bound(p, 0) + scale_bound({ops, largest_code}, p, 1) / 4)
+        << ops->name;
   }
 }
 
@@ -110,9 +120,34 @@ TEST_P(Matmul, CodesAtTheirLimits) {
       p.x.assign(p.x.size(), x);
       const auto truth = multiply(ref_ops(), p, 3, pool);
       for (const Way& way : ways()) {
-        EXPECT_LT(largest_difference(truth, multiply(*way.ops, p, 3, pool)), 5 * bound(p, 0) + 1e-6)
+        EXPECT_LT(largest_difference(truth, multiply(*way.ops, p, 3, pool)),
+                  5 * bound(p, 0) + scale_bound(way, p, 1) + 1e-6)
             << way.ops->name << " code " << code << " x " << x;
       }
+    }
+  }
+}
+
+// Blocks that differ as much as activations do: each keeps what it adds, and one of zeros or with an infinity is no
+// division by zero.
+TEST_P(Matmul, BlocksOfAllSizes) {
+  ThreadPool pool(1);
+  for (const Way& way : ways()) {
+    Product p = make_product(GetParam(), 16, 512, 9);
+    for (std::size_t i = 0; i < p.x.size(); ++i) {
+      const std::size_t block = i / 32 % 16, row = i / 512;
+      p.x[i] *= block == 3 ? 0.f : block == 5 ? 1.f : std::ldexp(1.f, -static_cast<int>(block + row));
+      if (row == 8) p.x[i] = 0;
+    }
+    const auto truth = multiply(ref_ops(), p, 9, pool);
+    const auto fast = multiply(*way.ops, p, 9, pool);
+    EXPECT_LT(largest_difference(truth, fast), bound(p, 4, way.largest_code)) << way.ops->name;
+    for (std::size_t n = 0; n < 16; ++n) EXPECT_EQ(fast[8 * 16 + n], p.bias[n]) << way.ops->name;
+    p.x[512 + 7] = INFINITY;
+    const auto infinite = multiply(*way.ops, p, 9, pool);
+    for (std::size_t i = 0; i < infinite.size(); ++i) {
+      const bool spoilt = i / 16 == 1;
+      EXPECT_EQ(spoilt, !std::isfinite(infinite[i])) << way.ops->name << " " << i;
     }
   }
 }
@@ -123,10 +158,11 @@ TEST_P(Matmul, PackedBeforehandIsTheSame) {
     for (const std::int64_t outputs : {1, 16, 37, 130}) {
       Product p = make_product(GetParam(), outputs, 512, 5);
       const auto as_it_is = multiply(*ops, p, 5, pool);
-      std::vector<std::byte> panels(ops->packed_bytes(p.weights));
+      const PanelLayout layout = ops->panel_layout(p.weights, /*exact=*/false);
+      std::vector<std::byte> panels(ops->packed_bytes(p.weights, layout));
       if (panels.empty()) GTEST_SKIP() << "floats are not packed";
-      ops->pack(p.weights, panels.data(), pool);
-      p.weights.panels = panels.data();
+      ops->pack(p.weights, layout, panels.data(), pool);
+      p.weights.panels[static_cast<std::size_t>(layout)] = panels.data();
       std::ranges::fill(p.bytes, std::byte{0xff});
       EXPECT_EQ(as_it_is, multiply(*ops, p, 5, pool)) << ops->name << " outputs " << outputs;
     }
@@ -153,6 +189,32 @@ TEST_P(Matmul, ARowsBitsDependOnNothingElse) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Matmul, testing::ValuesIn(all_types()),
                          [](const auto& param) { return std::string(quire::info(param.param).name); });
+
+// Sums of as many blocks as are added before they become floats, each as large as it can be: the largest scale, codes
+// of -8 or 7 and bytes of 127 throughout.
+TEST(MatmulLimits, SumsOfJoinedBlocksFit) {
+  if (best_isa() != Isa::avx512) GTEST_SKIP() << "no products of bytes here";
+  ThreadPool pool(1);
+  for (const DType type : {DType::q4_0, DType::q4_1}) {
+    for (const int code : {0x00, 0xff}) {
+      Product p = make_product(type, 3, 4096, 2);
+      const auto block_bytes = static_cast<std::size_t>(info(type).block_bytes);
+      p.bytes.assign(p.bytes.size(), static_cast<std::byte>(code));
+      for (std::size_t at = 0; at < p.bytes.size(); at += block_bytes) {
+        const f16_t scale = f32_to_f16(0.5f), min = f32_to_f16(-64.f);
+        std::memcpy(p.bytes.data() + at, &scale, 2);
+        if (type == DType::q4_1) std::memcpy(p.bytes.data() + at + 2, &min, 2);
+      }
+      p.weights.data = p.bytes.data();
+      for (std::size_t i = 0; i < p.x.size(); ++i) p.x[i] = i < 4096 ? 1.f : -1.f;
+      ASSERT_EQ(byte_ops().panel_layout(p.weights, false), PanelLayout::joined);
+      const auto truth = multiply(ref_ops(), p, 2, pool), fast = multiply(byte_ops(), p, 2, pool);
+      for (std::size_t i = 0; i < truth.size(); ++i) {
+        EXPECT_NEAR(fast[i], truth[i], 1e-3 * std::abs(truth[i])) << quire::info(type).name << " code " << code;
+      }
+    }
+  }
+}
 
 TEST(MatmulTargets, WhatIsAskedToBeExactIsNotRoundedToEightBits) {
   if (best_isa() != Isa::avx512) GTEST_SKIP() << "no products of bytes here";

@@ -80,8 +80,8 @@ void add(const float* x, float* into, std::int64_t count, ThreadPool&) {
 }  // namespace
 
 const Ops& ref_ops() {
-  static constexpr Ops kOps{"ref",      matmul,        nullptr,   nullptr,      norm,     rope, ref_append,
-                            ref_encode, ref_attention, ref_score, ref_hadamard, activate, add};
+  static constexpr Ops kOps{"ref",      matmul,     nullptr,       nullptr,   nullptr,      norm,     rope,
+                            ref_append, ref_encode, ref_attention, ref_score, ref_hadamard, activate, add};
   return kOps;
 }
 

@@ -1,0 +1,207 @@
+// Products of bytes with weights of four bits, two blocks of 32 columns at once. A block's sum of 4-bit codes, less 8,
+// times bytes fits 16 bits; so the sums of two blocks lie in one 32-bit lane, and one instruction multiplies both by
+// their scales, as whole numbers of 16 bits, and adds them up. With floats it takes two multiplications and one for the
+// minima for each block; they share their units with the products of bytes, which then take longer.
+//
+//   panel:  pair of blocks after pair of blocks, then what their minima are, then the units
+//   pair:   codes [8][16 rows][4 columns, the first block's in low halves, the second's in high ones] | scales [16][2]
+//   minima: [16][2], pair after pair, of codes less 8
+//   units:  of scales [16], of minima [16], as floats
+//
+// Scales are 15 bits of a row's largest, minima 12. Nothing rounds but scales times steps, to 12 bits of the largest.
+#include "kernels/cpu/matmul.inl"
+
+namespace quire {
+namespace {
+
+constexpr float kMostScale = 32767, kMostMin = 4095;
+
+template <class F>
+struct Joined {
+  static constexpr bool kFits = F::kCodes != Codes::bytes && !F::kHalfScales;
+  static constexpr std::int64_t kCodeBytes = kPanelRows * kBlock;
+  static constexpr std::int64_t kPairBytes = kCodeBytes + kPanelRows * 4;
+  static constexpr std::int64_t kMinimaBytes = F::kMinima ? kPanelRows * 4 : 0;
+  static constexpr std::int64_t kUnitBytes = 2 * kPanelRows * static_cast<std::int64_t>(sizeof(float));
+
+  static std::int64_t panel_bytes(std::int64_t cols) {
+    return cols / (2 * kBlock) * (kPairBytes + kMinimaBytes) + kUnitBytes;
+  }
+};
+
+std::int64_t joined_panel_bytes(DType type, std::int64_t cols) {
+  std::int64_t bytes = 0;
+  with_format(type, [&]<class F>(F) {
+    if (Joined<F>::kFits && cols % (2 * kBlock) == 0) bytes = Joined<F>::panel_bytes(cols);
+  });
+  return bytes;
+}
+
+// Numbers as whole numbers of a unit, up to `most` for the largest.
+struct Unit {
+  float largest = 0;
+
+  void see(float v) { largest = __builtin_fabsf(v) > largest || v != v ? __builtin_fabsf(v) : largest; }
+  // Zero where the largest is an infinity or NaN: times the unit, that is NaN.
+  std::int16_t count(float v, float most) const {
+    return largest > 0 && largest < 1e38f ? static_cast<std::int16_t>(rounded(v * (most / largest))) : std::int16_t{0};
+  }
+  float size(float most) const { return largest / most; }
+};
+
+// body(block, codes, scale, minimum of codes less 8)
+template <class F, class Body>
+QUIRE_INLINE void each_block(const std::uint8_t* row, std::int64_t cols, Body&& body) {
+  for (std::int64_t i = 0; i < cols / F::kValues; ++i, row += F::kBytes) {
+    std::int16_t codes[F::kValues];
+    float scale[F::kValues / 16], min[F::kValues / 16];
+    F::unpack(row, codes, scale, min);
+    for (std::int64_t g = 0; g < F::kValues / kBlock; ++g) {
+      float above = 0;
+      if constexpr (F::kMinima) above = min[2 * g] + 8 * scale[2 * g];
+      body(i * (F::kValues / kBlock) + g, codes + g * kBlock, scale[2 * g], above);
+    }
+  }
+}
+
+void pack_joined(DType type, const std::byte* rows, std::int64_t count, std::int64_t cols, std::byte* panel) {
+  with_format(type, [&]<class F>(F) {
+    if constexpr (Joined<F>::kFits) {
+      using J = Joined<F>;
+      const std::int64_t pairs = cols / (2 * kBlock);
+      auto* out = reinterpret_cast<std::uint8_t*>(panel);
+      std::uint8_t* minima = out + pairs * J::kPairBytes;
+      std::uint8_t* units = minima + pairs * J::kMinimaBytes;
+      std::memset(out, 0, static_cast<std::size_t>(J::panel_bytes(cols)));
+      for (std::int64_t r = 0; r < count; ++r) {
+        const auto* row = reinterpret_cast<const std::uint8_t*>(rows) + r * (cols / F::kValues * F::kBytes);
+        Unit scales, mins;
+        each_block<F>(row, cols, [&](std::int64_t, const std::int16_t*, float scale, float min) {
+          scales.see(scale);
+          mins.see(min);
+        });
+        each_block<F>(row, cols, [&](std::int64_t b, const std::int16_t* codes, float scale, float min) {
+          std::uint8_t* pair = out + b / 2 * J::kPairBytes;
+          for (std::int64_t column = 0; column < kBlock; ++column) {
+            const int code = codes[column] + (F::kCodes == Codes::signed_nibbles ? 8 : 0);
+            pair[(column / 4 * kPanelRows + r) * 4 + place_of_column(column % 4)] |=
+                static_cast<std::uint8_t>(code << (b % 2 * 4));
+          }
+          const std::int64_t at = 4 * r + 2 * (b % 2);
+          const std::int16_t whole = scales.count(scale, kMostScale), whole_min = mins.count(min, kMostMin);
+          std::memcpy(pair + J::kCodeBytes + at, &whole, sizeof whole);
+          if constexpr (F::kMinima) std::memcpy(minima + b / 2 * J::kMinimaBytes + at, &whole_min, sizeof whole_min);
+        });
+        const float unit = scales.size(kMostScale) * 32768, min_unit = mins.size(kMostMin) * 1024;
+        std::memcpy(units + 4 * r, &unit, sizeof unit);
+        std::memcpy(units + 4 * (kPanelRows + r), &min_unit, sizeof min_unit);
+      }
+    }
+  });
+}
+
+template <class F, int kRows>
+QUIRE_INLINE void dot_joined(const std::byte* panel, const QuantizedRows& x, std::int64_t row, float* out,
+                             std::int64_t stride, const float* bias, std::int64_t outputs) {
+  using J = Joined<F>;
+  const std::int64_t pairs = x.cols / (2 * kBlock), in_tile = row % kTileRows;
+  const std::int64_t place = row / kTileRows * pairs * kTileRows + in_tile;  // counted in rows of pairs
+  const auto* at = reinterpret_cast<const std::uint8_t*>(panel);
+  const std::int8_t* q = x.bytes + (row / kTileRows * 2 * pairs * kTileRows + in_tile) * kBlock;
+  const std::int32_t* starts = x.joined.starts + 2 * (place - in_tile) + in_tile;
+  const std::int32_t* steps = x.joined.steps + place;
+  const auto fetch_later = [&](std::int64_t bytes) QUIRE_LAMBDA {
+    for (std::int64_t line = 0; kRows == 1 && line < bytes; line += 64) __builtin_prefetch(at + kAheadBytes + line);
+  };
+  const auto spread_int = [](const std::int32_t* p) QUIRE_LAMBDA { return _mm512_set1_epi32(*p); };
+  const __m512i low = _mm512_set1_epi8(15), high = _mm512_set1_epi8(static_cast<char>(0xf0));
+  const __m512i half_turn = _mm512_set1_epi32(0x8000);
+
+  // At most two products of 32512 and 4095 a pair: eight pairs fit an int32.
+  constexpr std::int64_t kPairsAtOnce = 8;
+  __m512 sums[kRows];
+  unrolled<kRows>([&](auto r) QUIRE_LAMBDA { sums[r] = _mm512_setzero_ps(); });
+  for (std::int64_t begin = 0; begin < pairs; begin += kPairsAtOnce) {
+    __m512i scaled[kRows];
+    unrolled<kRows>([&](auto r) QUIRE_LAMBDA { scaled[r] = _mm512_setzero_si512(); });
+    for (std::int64_t i = begin; i < pairs && i < begin + kPairsAtOnce; ++i) {
+      fetch_later(J::kPairBytes);
+      __m512i both[kRows];
+      const auto add_block = [&](__m512i mask, const std::int8_t* bytes) QUIRE_LAMBDA {
+        unrolled<8>([&](auto j) QUIRE_LAMBDA {
+          const __m512i codes = _mm512_and_si512(_mm512_loadu_si512(at + 64 * j), mask);
+          unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+            std::int32_t four;
+            std::memcpy(&four, bytes + r * kBlock + 4 * j, sizeof four);
+            both[r] = _mm512_dpbusd_epi32(both[r], codes, _mm512_set1_epi32(four));
+          });
+        });
+      };
+      // The second block's codes are 16-fold: 12 bits more, and its sums are in the high halves.
+      unrolled<kRows>([&](auto r) QUIRE_LAMBDA { both[r] = spread_int(starts + r); });
+      add_block(high, q + kTileRows * kBlock);
+      unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+        both[r] = _mm512_add_epi32(_mm512_slli_epi32(both[r], 12), spread_int(starts + kTileRows + r));
+      });
+      add_block(low, q);
+      // The first block's sums started half a turn up, so that none borrowed from the second's.
+      const __m512i scales = _mm512_loadu_si512(at + J::kCodeBytes);
+      unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+        scaled[r] = _mm512_dpwssd_epi32(scaled[r], _mm512_xor_si512(both[r], half_turn),
+                                        _mm512_mulhrs_epi16(scales, spread_int(steps + r)));
+      });
+      at += J::kPairBytes;
+      q += 2 * kTileRows * kBlock;
+      starts += 2 * kTileRows;
+      steps += kTileRows;
+    }
+    unrolled<kRows>([&](auto r) QUIRE_LAMBDA { sums[r] = _mm512_add_ps(sums[r], _mm512_cvtepi32_ps(scaled[r])); });
+  }
+
+  __m512 minima[kRows];
+  unrolled<kRows>([&](auto r) QUIRE_LAMBDA { minima[r] = _mm512_setzero_ps(); });
+  if constexpr (F::kMinima) {
+    constexpr std::int64_t kMinimaAtOnce = 16;  // products of 16253 and 4095
+    const std::int32_t* byte_sums = x.joined.sums + place;
+    for (std::int64_t begin = 0; begin < pairs; begin += kMinimaAtOnce) {
+      __m512i whole[kRows];
+      unrolled<kRows>([&](auto r) QUIRE_LAMBDA { whole[r] = _mm512_setzero_si512(); });
+      for (std::int64_t i = begin; i < pairs && i < begin + kMinimaAtOnce; ++i) {
+        fetch_later(J::kMinimaBytes);
+        const __m512i min = _mm512_loadu_si512(at);
+        unrolled<kRows>([&](auto r)
+                            QUIRE_LAMBDA { whole[r] = _mm512_dpwssd_epi32(whole[r], min, spread_int(byte_sums + r)); });
+        at += J::kMinimaBytes;
+        byte_sums += kTileRows;
+      }
+      unrolled<kRows>([&](auto r) QUIRE_LAMBDA { minima[r] = _mm512_add_ps(minima[r], _mm512_cvtepi32_ps(whole[r])); });
+    }
+  }
+
+  fetch_later(J::kUnitBytes);
+  const auto* units = reinterpret_cast<const float*>(at);
+  const __m512 unit = _mm512_loadu_ps(units), min_unit = _mm512_loadu_ps(units + kPanelRows);
+  RowSums<kRows> products;
+  unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+    const __m512 of_weights = _mm512_fmadd_ps(sums[r], unit, _mm512_mul_ps(minima[r], min_unit));
+    products[r][0] = _mm512_mul_ps(of_weights, _mm512_set1_ps(x.joined.unit[row + r]));
+  });
+  store_products<kRows>(products, out, stride, bias, outputs);
+}
+
+// x by value: as in multiply_panels_with.
+void multiply_joined(DType type, PanelProducts p, QuantizedRows x, std::int64_t rows) {
+  with_format(type, [=]<class F>(F) {
+    if constexpr (Joined<F>::kFits) {
+      each_tile(
+          p, Joined<F>::panel_bytes(x.cols), rows,
+          [&](auto count, std::int64_t row, const std::byte* panel, float* out, const float* bias, std::int64_t outputs)
+              QUIRE_LAMBDA { dot_joined<F, count>(panel, x, row, out, p.stride, bias, outputs); });
+    }
+  });
+}
+
+constexpr JoinedKernels kJoinedKernels{joined_panel_bytes, pack_joined, multiply_joined};
+
+}  // namespace
+}  // namespace quire
