@@ -35,20 +35,6 @@ struct WeightMatrix {
   const std::byte* row(std::int64_t r) const { return data + r * row_bytes(); }
 };
 
-// out[r, n] = sum over c of x[r, c] * weights[n, c], plus bias[n]
-struct MatmulTarget {
-  const WeightMatrix* weights;
-  const float* bias;  // [weights.rows], or null
-  float* out;         // [rows, weights.rows]
-};
-struct MatmulParams {
-  const float* x;  // [rows, cols]
-  std::int64_t rows;
-  std::int64_t cols;
-  std::span<const MatmulTarget> targets;  // all read the same x
-  bool exact = false;                     // x is never rounded to 8 bits
-};
-
 struct NormParams {
   enum class Kind { rms, layer };
   Kind kind;
@@ -59,6 +45,34 @@ struct NormParams {
   float epsilon;
   std::int64_t rows;
   std::int64_t dim;
+};
+
+struct ActivateParams {
+  enum class Kind { silu, gelu_tanh };
+  Kind kind;
+  const float* gate;  // [rows, dim]
+  const float* up;    // [rows, dim]: out = act(gate) * up; or null: out = act(gate)
+  float* out;         // [rows, dim], may be gate
+  std::int64_t rows;
+  std::int64_t dim;
+};
+
+// out[r, n] = sum over c of x[r, c] * weights[n, c], plus bias[n]
+struct MatmulTarget {
+  const WeightMatrix* weights;
+  const float* bias;  // [weights.rows], or null
+  float* out;         // [rows, weights.rows]
+  bool add = false;   // out += all that
+};
+struct MatmulParams {
+  const float* x;  // [rows, cols]; null where it is made on the way
+  std::int64_t rows;
+  std::int64_t cols;
+  std::span<const MatmulTarget> targets;  // all read the same x
+  bool exact = false;                     // x is never rounded to 8 bits
+  // x is what one of these makes, row by row; nobody writes its `out`.
+  const NormParams* normed = nullptr;
+  const ActivateParams* activated = nullptr;
 };
 
 struct RopeParams {
@@ -120,16 +134,6 @@ struct ScoreParams {
 // x[r] = x[r] times the Hadamard matrix of kv/hadamard.h; its own inverse.
 struct HadamardParams {
   float* x;  // [rows, dim], in place
-  std::int64_t rows;
-  std::int64_t dim;
-};
-
-struct ActivateParams {
-  enum class Kind { silu, gelu_tanh };
-  Kind kind;
-  const float* gate;  // [rows, dim]
-  const float* up;    // [rows, dim]: out = act(gate) * up; or null: out = act(gate)
-  float* out;         // [rows, dim], may be gate
   std::int64_t rows;
   std::int64_t dim;
 };

@@ -190,13 +190,16 @@ void Decoder::attend(std::size_t layer, const Batch& batch) {
   grow(v_, rows * kv_width);
   grow(context_, rows * q_width);
 
-  norm(w.attention_norm, stream_.data(), branch_.data(), rows, config_.width);
+  // The last layer keeps what is normed: queries are made of some of its rows, later.
+  const NormParams normed = norm_params(w.attention_norm, stream_.data(), branch_.data(), rows, config_.width);
+  if (last) ops_.norm(normed, pool_);
   const std::array<MatmulTarget, 3> kvq{{{&w.k.weight, w.k.bias_or_null(), k_.data()},
                                          {&w.v.weight, w.v.bias_or_null(), v_.data()},
                                          {&w.q.weight, w.q.bias_or_null(), q_.data()}}};
   const auto kv_targets = std::span(kvq).first(2), q_target = std::span(kvq).last(1);
   const auto first = !owner ? q_target : last ? kv_targets : std::span(kvq);
-  if (owner || !last) ops_.matmul({branch_.data(), rows, config_.width, first}, pool_);
+  if (last && owner) ops_.matmul({branch_.data(), rows, config_.width, first}, pool_);
+  if (!last) ops_.matmul({nullptr, rows, config_.width, first, false, &normed}, pool_);
   if (owner) write_keys_and_values(layer, batch);
   if (last) {
     leave_wanted_rows(batch);
@@ -218,9 +221,9 @@ void Decoder::attend(std::size_t layer, const Batch& batch) {
   if (info(layout.packed.values.format).rotated) {
     ops_.hadamard({context_.data(), rows * config_.q_heads, dim}, pool_);
   }
-  const MatmulTarget output{&w.output.weight, w.output.bias_or_null(), branch_.data()};
+  const MatmulTarget output = into_stream(w.output);
   ops_.matmul({context_.data(), rows, q_width, {&output, 1}}, pool_);
-  add_to_stream(w.attention_post_norm, rows);
+  add_normed_to_stream(w.attention_post_norm, rows);
 }
 
 // Keys and values go into the cache first, and pages they complete are encoded: attention reads what the cache
@@ -285,21 +288,20 @@ void Decoder::mlp(const LayerWeights& w) {
   const std::int64_t rows = std::ssize(positions_);
   if (rows == 0) return;
   grow(up_, rows * config_.ff_width);
-  norm(w.mlp_norm, stream_.data(), branch_.data(), rows, config_.width);
+  const NormParams normed = norm_params(w.mlp_norm, stream_.data(), branch_.data(), rows, config_.width);
+  const MatmulTarget up{&w.up.weight, w.up.bias_or_null(), up_.data()}, down = into_stream(w.down);
+  ActivateParams activated{config_.activation, up_.data(), nullptr, up_.data(), rows, config_.ff_width};
   if (config_.gated_mlp) {
     grow(gate_, rows * config_.ff_width);
-    const std::array<MatmulTarget, 2> targets{
-        {{&w.gate.weight, w.gate.bias_or_null(), gate_.data()}, {&w.up.weight, w.up.bias_or_null(), up_.data()}}};
-    ops_.matmul({branch_.data(), rows, config_.width, targets}, pool_);
-    ops_.activate({config_.activation, gate_.data(), up_.data(), up_.data(), rows, config_.ff_width}, pool_);
+    const std::array<MatmulTarget, 2> targets{{{&w.gate.weight, w.gate.bias_or_null(), gate_.data()}, up}};
+    ops_.matmul({nullptr, rows, config_.width, targets, false, &normed}, pool_);
+    activated.gate = gate_.data();
+    activated.up = up_.data();
   } else {
-    const MatmulTarget target{&w.up.weight, w.up.bias_or_null(), up_.data()};
-    ops_.matmul({branch_.data(), rows, config_.width, {&target, 1}}, pool_);
-    ops_.activate({config_.activation, up_.data(), nullptr, up_.data(), rows, config_.ff_width}, pool_);
+    ops_.matmul({nullptr, rows, config_.width, {&up, 1}, false, &normed}, pool_);
   }
-  const MatmulTarget down{&w.down.weight, w.down.bias_or_null(), branch_.data()};
-  ops_.matmul({up_.data(), rows, config_.ff_width, {&down, 1}}, pool_);
-  add_to_stream(w.mlp_post_norm, rows);
+  ops_.matmul({nullptr, rows, config_.ff_width, {&down, 1}, false, nullptr, &activated}, pool_);
+  add_normed_to_stream(w.mlp_post_norm, rows);
 }
 
 void Decoder::final_norm(std::span<const std::int64_t> rows, float* out) {
@@ -327,9 +329,14 @@ void Decoder::project_to_vocabulary(const Batch& batch) {
   }
 }
 
-void Decoder::norm(const Norm& norm, const float* x, float* out, std::int64_t rows, std::int64_t dim) {
+NormParams Decoder::norm_params(const Norm& norm, const float* x, float* out, std::int64_t rows,
+                                std::int64_t dim) const {
   const float* bias = norm.bias.empty() ? nullptr : norm.bias.data();
-  ops_.norm({config_.norm, x, out, norm.weight.data(), bias, config_.epsilon, rows, dim}, pool_);
+  return {config_.norm, x, out, norm.weight.data(), bias, config_.epsilon, rows, dim};
+}
+
+void Decoder::norm(const Norm& norm, const float* x, float* out, std::int64_t rows, std::int64_t dim) {
+  ops_.norm(norm_params(norm, x, out, rows, dim), pool_);
 }
 
 void Decoder::rotate(const RopeAngles& angles, std::vector<float>& x, std::int64_t rows, std::int64_t heads) {
@@ -338,8 +345,15 @@ void Decoder::rotate(const RopeAngles& angles, std::vector<float>& x, std::int64
             pool_);
 }
 
-void Decoder::add_to_stream(const Norm& post_norm, std::int64_t rows) {
-  if (config_.post_norms) norm(post_norm, branch_.data(), branch_.data(), rows, config_.width);
+// What a branch ends with goes into the stream, or is normed first.
+MatmulTarget Decoder::into_stream(const Linear& last) {
+  float* out = config_.post_norms ? branch_.data() : stream_.data();
+  return {&last.weight, last.bias_or_null(), out, !config_.post_norms};
+}
+
+void Decoder::add_normed_to_stream(const Norm& post_norm, std::int64_t rows) {
+  if (!config_.post_norms) return;
+  norm(post_norm, branch_.data(), branch_.data(), rows, config_.width);
   ops_.add(branch_.data(), stream_.data(), rows * config_.width, pool_);
 }
 

@@ -74,11 +74,13 @@ class Decoder {
   void project_to_vocabulary(const Batch& batch);
   void final_norm(std::span<const std::int64_t> rows, float* out);
 
+  NormParams norm_params(const Norm& norm, const float* x, float* out, std::int64_t rows, std::int64_t dim) const;
   void norm(const Norm& norm, const float* x, float* out, std::int64_t rows, std::int64_t dim);
   void fill_angles(RopeAngles& angles, const std::vector<double>& frequencies,
                    const std::vector<std::int64_t>& positions);
   void rotate(const RopeAngles& angles, std::vector<float>& x, std::int64_t rows, std::int64_t heads);
-  void add_to_stream(const Norm& post_norm, std::int64_t rows);
+  MatmulTarget into_stream(const Linear& last);
+  void add_normed_to_stream(const Norm& post_norm, std::int64_t rows);
 
   const ModelConfig& config_;
   const Weights& weights_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/cache_ops.h"
+#include "kernels/cpu/made_rows.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/ops.h"
 
@@ -21,15 +22,7 @@ void for_rows(std::int64_t rows, std::int64_t row_values, ThreadPool& pool, Body
 
 template <const IsaKernels& kIsa>
 void norm(const NormParams& p, ThreadPool& pool) {
-  for_rows(p.rows, p.dim, pool, [&](std::int64_t r) {
-    const float* x = p.x + r * p.dim;
-    float* out = p.out + r * p.dim;
-    if (p.kind == NormParams::Kind::rms) {
-      kIsa.rms_norm_row(x, p.weight, p.epsilon, p.dim, out);
-    } else {
-      kIsa.layer_norm_row(x, p.weight, p.bias, p.epsilon, p.dim, out);
-    }
-  });
+  for_rows(p.rows, p.dim, pool, [&](std::int64_t r) { norm_row(kIsa, p, r, p.out + r * p.dim); });
 }
 
 template <const IsaKernels& kIsa>
@@ -44,10 +37,7 @@ void rope(const RopeParams& p, ThreadPool& pool) {
 
 template <const IsaKernels& kIsa>
 void activate(const ActivateParams& p, ThreadPool& pool) {
-  const auto row = p.kind == ActivateParams::Kind::silu ? kIsa.silu_row : kIsa.gelu_row;
-  for_rows(p.rows, p.dim, pool, [&](std::int64_t r) {
-    row(p.gate + r * p.dim, p.up != nullptr ? p.up + r * p.dim : nullptr, p.dim, p.out + r * p.dim);
-  });
+  for_rows(p.rows, p.dim, pool, [&](std::int64_t r) { activate_row(kIsa, p, r, p.out + r * p.dim); });
 }
 
 void add(const float* x, float* into, std::int64_t count, ThreadPool& pool) {

@@ -49,6 +49,7 @@ struct PanelProducts {
   const float* bias;     // [outputs], or null
   float* out;            // [rows, stride]
   std::int64_t stride;
+  bool add;  // to what is there
 };
 
 // What a tile of keys or of values is made of; kv/format/layouts.h says where.

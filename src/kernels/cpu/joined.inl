@@ -101,8 +101,7 @@ void pack_joined(DType type, const std::byte* rows, std::int64_t count, std::int
 }
 
 template <class F, int kRows>
-QUIRE_INLINE void dot_joined(const std::byte* panel, const QuantizedRows& x, std::int64_t row, float* out,
-                             std::int64_t stride, const float* bias, std::int64_t outputs) {
+QUIRE_INLINE void dot_joined(const std::byte* panel, const QuantizedRows& x, std::int64_t row, const PanelOutput& to) {
   using J = Joined<F>;
   const std::int64_t pairs = x.cols / (2 * kBlock), in_tile = row % kTileRows;
   const std::int64_t place = row / kTileRows * pairs * kTileRows + in_tile;  // counted in rows of pairs
@@ -186,17 +185,16 @@ QUIRE_INLINE void dot_joined(const std::byte* panel, const QuantizedRows& x, std
     const __m512 of_weights = _mm512_fmadd_ps(sums[r], unit, _mm512_mul_ps(minima[r], min_unit));
     products[r][0] = _mm512_mul_ps(of_weights, _mm512_set1_ps(x.joined.unit[row + r]));
   });
-  store_products<kRows>(products, out, stride, bias, outputs);
+  store_products<kRows>(products, to);
 }
 
 // x by value: as in multiply_panels_with.
 void multiply_joined(DType type, PanelProducts p, QuantizedRows x, std::int64_t rows) {
   with_format(type, [=]<class F>(F) {
     if constexpr (Joined<F>::kFits) {
-      each_tile(
-          p, Joined<F>::panel_bytes(x.cols), rows,
-          [&](auto count, std::int64_t row, const std::byte* panel, float* out, const float* bias, std::int64_t outputs)
-              QUIRE_LAMBDA { dot_joined<F, count>(panel, x, row, out, p.stride, bias, outputs); });
+      each_tile(p, Joined<F>::panel_bytes(x.cols), rows,
+                [&](auto count, std::int64_t row, const std::byte* panel, const PanelOutput& to)
+                    QUIRE_LAMBDA { dot_joined<F, count>(panel, x, row, to); });
     }
   });
 }

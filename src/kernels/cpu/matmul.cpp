@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/cpu/made_rows.h"
 #include "kernels/cpu/scratch.h"
 
 namespace quire {
@@ -20,9 +21,22 @@ constexpr std::int64_t kPassRows = 64;
 struct MatmulScratch {
   Scratch q, bytes, scale, sums, half_sums, byte_sums;  // activations, one per calling thread
   Scratch starts, steps, step_sums, units;
-  Scratch panels, floats;  // weights, one per working thread
+  Scratch all_made;
+  Scratch made;            // rows of a tile, one per working thread
+  Scratch panels, floats;  // weights, likewise
 };
 thread_local MatmulScratch matmul_scratch;
+
+// Rows [first, first + rows) of what is multiplied.
+void make_rows(const IsaKernels& isa, const MatmulParams& p, std::int64_t first, std::int64_t rows, float* out) {
+  for (std::int64_t r = first; r < first + rows; ++r, out += p.cols) {
+    if (p.normed != nullptr) {
+      norm_row(isa, *p.normed, r, out);
+    } else {
+      activate_row(isa, *p.activated, r, out);
+    }
+  }
+}
 
 QuantizedRows quantize(const IsaKernels& isa, ActivationBits bits, const MatmulParams& p, ThreadPool& pool) {
   MatmulScratch& scratch = matmul_scratch;
@@ -50,8 +64,11 @@ QuantizedRows quantize(const IsaKernels& isa, ActivationBits bits, const MatmulP
   const auto quantize_tile = bytes ? isa.quantize_tile_bytes : isa.quantize_tile;
   // Rows of a tile lie in the same cache lines: one thread writes them.
   pool.for_each(rows / kTileRows, [&](std::int64_t tile) {
-    const std::int64_t first = tile * kTileRows;
-    quantize_tile(p.x + first * p.cols, tile, std::min(kTileRows, p.rows - first), x);
+    const std::int64_t first = tile * kTileRows, count = std::min(kTileRows, p.rows - first);
+    if (p.x != nullptr) return quantize_tile(p.x + first * p.cols, tile, count, x);
+    float* made = matmul_scratch.made.get<float>(kTileRows * p.cols);
+    make_rows(isa, p, first, count, made);
+    quantize_tile(made, tile, count, x);
   });
   return x;
 }
@@ -63,7 +80,8 @@ void store(const MatmulTarget& target, std::int64_t begin, std::int64_t row, std
   for (std::int64_t r = row; r < row + rows; ++r, products += width) {
     float* out = target.out + r * outputs + begin;
     for (std::int64_t n = 0; n < count; ++n) {
-      out[n] = target.bias != nullptr ? products[n] + target.bias[begin + n] : products[n];
+      const float product = target.bias != nullptr ? products[n] + target.bias[begin + n] : products[n];
+      out[n] = target.add ? out[n] + product : product;
     }
   }
 }
@@ -103,7 +121,7 @@ void multiply_quantized(const IsaKernels& isa, const MatmulParams& p, const Matm
                                                       : isa.multiply_panels;
   multiply(w.type,
            {panels_of(isa, w, layout, begin, end), end - begin, target.bias != nullptr ? target.bias + begin : nullptr,
-            target.out + begin, w.rows},
+            target.out + begin, w.rows, target.add},
            x, p.rows);
 }
 
@@ -140,7 +158,14 @@ void multiply_floats(const IsaKernels& isa, const MatmulParams& p, const MatmulT
 
 }  // namespace
 
-void cpu_matmul(const IsaKernels& isa, ActivationBits bits, const MatmulParams& p, ThreadPool& pool) {
+void cpu_matmul(const IsaKernels& isa, ActivationBits bits, const MatmulParams& params, ThreadPool& pool) {
+  MatmulParams p = params;
+  const bool floats = std::ranges::any_of(p.targets, [](const MatmulTarget& t) { return is_float(t.weights->type); });
+  if (p.x == nullptr && floats) {
+    float* made = matmul_scratch.all_made.get<float>(p.rows * p.cols);
+    pool.for_each(p.rows, [&](std::int64_t r) { make_rows(isa, params, r, 1, made + r * p.cols); });
+    p.x = made;
+  }
   QuantizedRows x{};
   const bool quantized =
       std::ranges::any_of(p.targets, [](const MatmulTarget& t) { return !is_float(t.weights->type); });

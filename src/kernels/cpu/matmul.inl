@@ -101,30 +101,42 @@ QUIRE_INLINE void add_minima(const std::uint8_t* minima, const float* x_sums, st
                   QUIRE_LAMBDA { sums[r][v] = multiply_add(min[v], spread(x_sums + r * stride), sums[r][v]); });
 }
 
-QUIRE_INLINE void store_product(LaneFloats sum, float* out, const float* bias) {
-  if (bias != nullptr) {
-    LaneFloats more;
-    std::memcpy(&more, bias, sizeof more);
-    sum = sum + more;
-  }
+// Where the products of a panel with some rows go.
+struct PanelOutput {
+  float* out;
+  std::int64_t stride;
+  const float* bias;     // or null
+  std::int64_t outputs;  // lanes that are any
+  bool add;              // to what is there
+};
+
+QUIRE_INLINE LaneFloats load_lanes(const float* from) {
+  LaneFloats v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+QUIRE_INLINE void store_product(LaneFloats sum, float* out, const float* bias, bool add) {
+  if (bias != nullptr) sum = sum + load_lanes(bias);
+  if (add) sum = load_lanes(out) + sum;
   std::memcpy(out, &sum, sizeof sum);
 }
 
-// Of a panel whose last lanes need not be outputs.
 template <int kRows>
-QUIRE_INLINE void store_products(const RowSums<kRows>& sums, float* out, std::int64_t stride, const float* bias,
-                                 std::int64_t outputs) {
+QUIRE_INLINE void store_products(const RowSums<kRows>& sums, const PanelOutput& to) {
   each<kRows>([&](auto r, auto v) QUIRE_LAMBDA {
     constexpr int kLanes = kLaneBytes / 4;
-    const std::int64_t begin = kLanes * v, left = outputs - begin;
+    const std::int64_t begin = kLanes * v, left = to.outputs - begin;
+    float* out = to.out + r * to.stride + begin;
     if (left >= kLanes) {
-      store_product(sums[r][v], out + r * stride + begin, bias != nullptr ? bias + begin : nullptr);
+      store_product(sums[r][v], out, to.bias != nullptr ? to.bias + begin : nullptr, to.add);
     } else if (left > 0) {
       LaneFloats all{}, biases{};
       const auto bytes = static_cast<std::size_t>(left) * sizeof(float);
-      if (bias != nullptr) std::memcpy(&biases, bias + begin, bytes);
-      store_product(sums[r][v], reinterpret_cast<float*>(&all), reinterpret_cast<float*>(&biases));
-      std::memcpy(out + r * stride + begin, &all, bytes);
+      if (to.bias != nullptr) std::memcpy(&biases, to.bias + begin, bytes);
+      if (to.add) std::memcpy(&all, out, bytes);
+      store_product(sums[r][v], reinterpret_cast<float*>(&all), reinterpret_cast<float*>(&biases), to.add);
+      std::memcpy(out, &all, bytes);
     }
   });
 }
@@ -133,8 +145,7 @@ QUIRE_INLINE void store_products(const RowSums<kRows>& sums, float* out, std::in
 constexpr std::int64_t kAheadBytes = 2048;
 
 template <class F, int kRows, class Activations>
-QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::int64_t row, float* out,
-                           std::int64_t stride, const float* bias, std::int64_t outputs) {
+QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::int64_t row, const PanelOutput& to) {
   using P = Panel<F>;
   const std::int64_t blocks = x.cols / kBlock;
   std::int64_t place = place_of_row(row, x.cols);
@@ -164,20 +175,21 @@ QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::
       add_minima<F, kRows>(block + P::kMinimaAt, x.sums + place, 1, sums);
     }
   }
-  store_products<kRows>(sums, out, stride, bias, outputs);
+  store_products<kRows>(sums, to);
 }
 
 // As many rows at a time as have registers for their sums.
 constexpr int kMostRows = kLaneVectors == 1 ? 8 : 4;
 
-// body(rows at a time, first row, panel, its products with that row, bias, outputs), of all rows and panels.
+// body(rows at a time, first row, panel, where its products with them go), of all rows and panels.
 template <class Body>
 QUIRE_INLINE void each_tile(const PanelProducts& p, std::int64_t panel_bytes, std::int64_t rows, Body&& body) {
   std::int64_t row = 0;
   const auto all_panels = [&](auto count) QUIRE_LAMBDA {
     for (std::int64_t n = 0; n < p.outputs; n += kPanelRows) {
-      body(count, row, p.panels + n / kPanelRows * panel_bytes, p.out + row * p.stride + n,
-           p.bias != nullptr ? p.bias + n : nullptr, p.outputs - n);
+      const float* bias = p.bias != nullptr ? p.bias + n : nullptr;
+      body(count, row, p.panels + n / kPanelRows * panel_bytes,
+           PanelOutput{p.out + row * p.stride + n, p.stride, bias, p.outputs - n, p.add});
     }
     row += count;
   };
@@ -192,10 +204,9 @@ QUIRE_INLINE void each_tile(const PanelProducts& p, std::int64_t panel_bytes, st
 template <class Activations>
 QUIRE_INLINE void multiply_panels_with(DType type, PanelProducts p, QuantizedRows x, std::int64_t rows) {
   with_format(type, [=]<class F>(F) {
-    each_tile(
-        p, x.cols / kBlock * Panel<F>::kBlockBytes, rows,
-        [&](auto count, std::int64_t row, const std::byte* panel, float* out, const float* bias, std::int64_t outputs)
-            QUIRE_LAMBDA { dot_rows<F, count, Activations>(panel, x, row, out, p.stride, bias, outputs); });
+    each_tile(p, x.cols / kBlock * Panel<F>::kBlockBytes, rows,
+              [&](auto count, std::int64_t row, const std::byte* panel, const PanelOutput& to)
+                  QUIRE_LAMBDA { dot_rows<F, count, Activations>(panel, x, row, to); });
   });
 }
 

@@ -227,6 +227,39 @@ TEST(MatmulTargets, WhatIsAskedToBeExactIsNotRoundedToEightBits) {
   EXPECT_NE(exact, multiply(byte_ops(), p, 5, pool));
 }
 
+// Rows made on the way into a product, and products added to what is there: the same bits as one after the other.
+TEST(MatmulTargets, MadeOnTheWayAndAddedIsTheSame) {
+  ThreadPool pool(2);
+  std::vector<const Ops*> all{&ref_ops()};
+  for (const Way& way : ways()) all.push_back(way.ops);
+  for (const Ops* ops : all) {
+    for (const DType type : {DType::q4_1, DType::q8_0, DType::f16}) {
+      for (const std::int64_t rows : {1, 9, 21}) {
+        Product p = make_product(type, 37, 256, rows);
+        const std::vector<float> gain = random_floats(256, 3), before = random_floats(37 * rows, 4);
+        NormParams norm{NormParams::Kind::rms, p.x.data(), nullptr, gain.data(), nullptr, 1e-5f, rows, 256};
+        ActivateParams gated{ActivateParams::Kind::silu, p.x.data(), p.x.data(), nullptr, rows, 256};
+        for (const bool is_norm : {true, false}) {
+          std::vector<float> made(p.x.size()), out = before;
+          norm.out = gated.out = made.data();
+          if (is_norm) ops->norm(norm, pool);
+          if (!is_norm) ops->activate(gated, pool);
+          norm.out = gated.out = nullptr;
+          const MatmulTarget added{&p.weights, p.bias.data(), out.data(), /*add=*/true};
+          ops->matmul({nullptr, rows, 256, {&added, 1}, false, is_norm ? &norm : nullptr, is_norm ? nullptr : &gated},
+                      pool);
+          Product of_made = p;
+          of_made.x = made;
+          of_made.weights.data = of_made.bytes.data();
+          std::vector<float> expected = multiply(*ops, of_made, rows, pool);
+          for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = before[i] + expected[i];
+          EXPECT_EQ(out, expected) << ops->name << " " << quire::info(type).name << " rows " << rows;
+        }
+      }
+    }
+  }
+}
+
 TEST(MatmulTargets, SeveralMatricesShareOneInput) {
   ThreadPool pool(2);
   const Product a = make_product(DType::q4_1, 40, 256, 5), b = make_product(DType::f32, 7, 256, 5);

@@ -9,22 +9,6 @@
 namespace quire {
 namespace {
 
-void matmul(const MatmulParams& p, ThreadPool&) {
-  std::vector<float> weights(static_cast<std::size_t>(p.cols));
-  for (const MatmulTarget& target : p.targets) {
-    const std::int64_t outputs = target.weights->rows;
-    for (std::int64_t n = 0; n < outputs; ++n) {
-      dequantize(target.weights->type, target.weights->row(n), weights.data(), p.cols);
-      for (std::int64_t r = 0; r < p.rows; ++r) {
-        const float* x = p.x + r * p.cols;
-        float sum = 0;
-        for (std::int64_t c = 0; c < p.cols; ++c) sum += x[c] * weights[static_cast<std::size_t>(c)];
-        target.out[r * outputs + n] = sum + (target.bias ? target.bias[n] : 0.f);
-      }
-    }
-  }
-}
-
 void norm(const NormParams& p, ThreadPool&) {
   for (std::int64_t r = 0; r < p.rows; ++r) {
     const float* x = p.x + r * p.dim;
@@ -75,6 +59,39 @@ void activate(const ActivateParams& p, ThreadPool&) {
 
 void add(const float* x, float* into, std::int64_t count, ThreadPool&) {
   for (std::int64_t i = 0; i < count; ++i) into[i] += x[i];
+}
+
+void matmul(const MatmulParams& p, ThreadPool& pool) {
+  const float* all = p.x;
+  std::vector<float> made;
+  if (all == nullptr) {
+    made.resize(static_cast<std::size_t>(p.rows * p.cols));
+    all = made.data();
+    if (p.normed != nullptr) {
+      NormParams n = *p.normed;
+      n.out = made.data();
+      norm(n, pool);
+    } else {
+      ActivateParams a = *p.activated;
+      a.out = made.data();
+      activate(a, pool);
+    }
+  }
+  std::vector<float> weights(static_cast<std::size_t>(p.cols));
+  for (const MatmulTarget& target : p.targets) {
+    const std::int64_t outputs = target.weights->rows;
+    for (std::int64_t n = 0; n < outputs; ++n) {
+      dequantize(target.weights->type, target.weights->row(n), weights.data(), p.cols);
+      for (std::int64_t r = 0; r < p.rows; ++r) {
+        const float* x = all + r * p.cols;
+        float sum = 0;
+        for (std::int64_t c = 0; c < p.cols; ++c) sum += x[c] * weights[static_cast<std::size_t>(c)];
+        sum += target.bias ? target.bias[n] : 0.f;
+        float& out = target.out[r * outputs + n];
+        out = target.add ? out + sum : sum;
+      }
+    }
+  }
 }
 
 }  // namespace
