@@ -109,8 +109,11 @@ QUIRE_INLINE void dot_joined(const std::byte* panel, const QuantizedRows& x, std
   const std::int8_t* q = x.bytes + (row / kTileRows * 2 * pairs * kTileRows + in_tile) * kBlock;
   const std::int32_t* starts = x.joined.starts + 2 * (place - in_tile) + in_tile;
   const std::int32_t* steps = x.joined.steps + place;
-  const auto fetch_later = [&](std::int64_t bytes) QUIRE_LAMBDA {
-    for (std::int64_t line = 0; kRows == 1 && line < bytes; line += 64) __builtin_prefetch(at + kAheadBytes + line);
+  // A single row takes less time than its weights take to come. A little at a time: a burst of fetches stops the core.
+  const auto fetch_later = [&](std::int64_t from, std::int64_t bytes) QUIRE_LAMBDA {
+    for (std::int64_t line = from; kRows == 1 && line < from + bytes; line += 64) {
+      __builtin_prefetch(at + kAheadBytes + line);
+    }
   };
   const auto spread_int = [](const std::int32_t* p) QUIRE_LAMBDA { return _mm512_set1_epi32(*p); };
   const __m512i low = _mm512_set1_epi8(15), high = _mm512_set1_epi8(static_cast<char>(0xf0));
@@ -124,25 +127,42 @@ QUIRE_INLINE void dot_joined(const std::byte* panel, const QuantizedRows& x, std
     __m512i scaled[kRows];
     unrolled<kRows>([&](auto r) QUIRE_LAMBDA { scaled[r] = _mm512_setzero_si512(); });
     for (std::int64_t i = begin; i < pairs && i < begin + kPairsAtOnce; ++i) {
-      fetch_later(J::kPairBytes);
       __m512i both[kRows];
-      const auto add_block = [&](__m512i mask, const std::int8_t* bytes) QUIRE_LAMBDA {
-        unrolled<8>([&](auto j) QUIRE_LAMBDA {
-          const __m512i codes = _mm512_and_si512(_mm512_loadu_si512(at + 64 * j), mask);
-          unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
-            std::int32_t four;
-            std::memcpy(&four, bytes + r * kBlock + 4 * j, sizeof four);
-            both[r] = _mm512_dpbusd_epi32(both[r], codes, _mm512_set1_epi32(four));
-          });
-        });
-      };
+      const auto add_four = [&](auto j, __m512i codes, const std::int8_t* bytes, __m512i(&to_sums)[kRows])
+                                QUIRE_LAMBDA {
+                                  unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+                                    std::int32_t four;
+                                    std::memcpy(&four, bytes + r * kBlock + 4 * j, sizeof four);
+                                    to_sums[r] = _mm512_dpbusd_epi32(to_sums[r], codes, _mm512_set1_epi32(four));
+                                  });
+                                };
+      const auto codes_of = [&](auto j, __m512i mask)
+                                QUIRE_LAMBDA { return _mm512_and_si512(_mm512_loadu_si512(at + 64 * j), mask); };
+      const std::int8_t* second_q = q + kTileRows * kBlock;
       // The second block's codes are 16-fold: 12 bits more, and its sums are in the high halves.
-      unrolled<kRows>([&](auto r) QUIRE_LAMBDA { both[r] = spread_int(starts + r); });
-      add_block(high, q + kTileRows * kBlock);
-      unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
-        both[r] = _mm512_add_epi32(_mm512_slli_epi32(both[r], 12), spread_int(starts + kTileRows + r));
-      });
-      add_block(low, q);
+      if constexpr (kRows <= 4) {
+        // Few rows wait for their own sums: the two blocks' are made side by side.
+        __m512i second[kRows];
+        unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+          both[r] = spread_int(starts + kTileRows + r);
+          second[r] = spread_int(starts + r);
+        });
+        unrolled<8>([&](auto j) QUIRE_LAMBDA {
+          fetch_later(64 * j, 64);
+          add_four(j, codes_of(j, low), q, both);
+          add_four(j, codes_of(j, high), second_q, second);
+        });
+        unrolled<kRows>([&](auto r)
+                            QUIRE_LAMBDA { both[r] = _mm512_add_epi32(both[r], _mm512_slli_epi32(second[r], 12)); });
+      } else {
+        unrolled<kRows>([&](auto r) QUIRE_LAMBDA { both[r] = spread_int(starts + r); });
+        unrolled<8>([&](auto j) QUIRE_LAMBDA { add_four(j, codes_of(j, high), second_q, both); });
+        unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+          both[r] = _mm512_add_epi32(_mm512_slli_epi32(both[r], 12), spread_int(starts + kTileRows + r));
+        });
+        unrolled<8>([&](auto j) QUIRE_LAMBDA { add_four(j, codes_of(j, low), q, both); });
+      }
+      fetch_later(J::kCodeBytes, J::kPairBytes - J::kCodeBytes);
       // The first block's sums started half a turn up, so that none borrowed from the second's.
       const __m512i scales = _mm512_loadu_si512(at + J::kCodeBytes);
       unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
@@ -166,7 +186,7 @@ QUIRE_INLINE void dot_joined(const std::byte* panel, const QuantizedRows& x, std
       __m512i whole[kRows];
       unrolled<kRows>([&](auto r) QUIRE_LAMBDA { whole[r] = _mm512_setzero_si512(); });
       for (std::int64_t i = begin; i < pairs && i < begin + kMinimaAtOnce; ++i) {
-        fetch_later(J::kMinimaBytes);
+        fetch_later(0, J::kMinimaBytes);
         const __m512i min = _mm512_loadu_si512(at);
         unrolled<kRows>([&](auto r)
                             QUIRE_LAMBDA { whole[r] = _mm512_dpwssd_epi32(whole[r], min, spread_int(byte_sums + r)); });
@@ -177,7 +197,7 @@ QUIRE_INLINE void dot_joined(const std::byte* panel, const QuantizedRows& x, std
     }
   }
 
-  fetch_later(J::kUnitBytes);
+  fetch_later(0, J::kUnitBytes);
   const auto* units = reinterpret_cast<const float*>(at);
   const __m512 unit = _mm512_loadu_ps(units), min_unit = _mm512_loadu_ps(units + kPanelRows);
   RowSums<kRows> products;
