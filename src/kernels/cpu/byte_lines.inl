@@ -25,13 +25,21 @@ QUIRE_INLINE FourLines four_lines_of_q8(const std::byte* at, std::int64_t stride
           turned_bytes(_mm512_permutex2var_epi32(front, right, back))};
 }
 
-QUIRE_INLINE FourLines four_lines_of_q4(const std::byte* at, std::int64_t stride) {
+// Four lines of 16 bytes in one vector. Lines side by side, or every other one as in values of 64 dimensions, take a
+// load or two; what is loaded beside them is the tile's too.
+QUIRE_INLINE __m512i four_short_lines(const std::byte* at, std::int64_t stride) {
+  if (stride == 16) return _mm512_loadu_si512(at);
+  if (stride == 32) return _mm512_shuffle_i32x4(_mm512_loadu_si512(at), _mm512_loadu_si512(at + 64), 0x88);
   const auto line = [&](std::int64_t i)
                         QUIRE_LAMBDA { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + i * stride)); };
   __m512i four = _mm512_castsi128_si512(line(0));
   four = _mm512_inserti32x4(four, line(1), 1);
   four = _mm512_inserti32x4(four, line(2), 2);
-  four = _mm512_inserti32x4(four, line(3), 3);
+  return _mm512_inserti32x4(four, line(3), 3);
+}
+
+QUIRE_INLINE FourLines four_lines_of_q4(const std::byte* at, std::int64_t stride) {
+  const __m512i four = four_short_lines(at, stride);
   const __m512i codes = side_by_side(four);
   const __m512i levels = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(kLevels4.data())));
   const __m512i nibble = _mm512_set1_epi8(15);
