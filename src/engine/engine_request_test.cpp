@@ -232,13 +232,17 @@ TEST(EngineRequest, ASlowReaderPausesOnlyItsOwnRequest) {
 TEST(EngineRequest, WhoGoesFirstIsDecidedByPriority) {
   EngineOptions options;
   options.max_running = 1;
+  options.stream_tokens = 1 << 20;  // nobody reads along
   Engine engine = start(load("llama"), options);
-  auto long_one = *engine.submit(ask(prompt(30), 80));
+  Request without_end = ask(prompt(30), 1 << 20);
+  without_end.cache_policy = "sinks:4+40";
+  auto long_one = *engine.submit(without_end);
   (void)long_one.next();
   Request urgent = ask(prompt(10), 2);
   urgent.priority = 1;
   EXPECT_EQ(only(run(engine, urgent)).size(), 2);
   EXPECT_FALSE(long_one.ended());
+  long_one.cancel();
   EXPECT_GE(long_one.wait()->report.preemptions, 1);
 }
 
