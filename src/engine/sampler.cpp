@@ -1,6 +1,7 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -46,18 +47,31 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 }  // namespace
 
+// The first of the largest, whatever is not a number left out. Largest ones of many lanes are found side by side: no
+// comparison waits for the one before.
 TokenId likeliest(std::span<const float> logits) {
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < logits.size(); ++i) {
-    if (logits[i] > logits[best] || std::isnan(logits[best])) best = i;
+  constexpr std::size_t kLanes = 32;
+  std::array<float, kLanes> largest;
+  largest.fill(kNever);
+  std::size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      largest[lane] = logits[i + lane] > largest[lane] ? logits[i + lane] : largest[lane];
+    }
   }
-  return static_cast<TokenId>(best);
+  for (; i < logits.size(); ++i) largest[0] = logits[i] > largest[0] ? logits[i] : largest[0];
+  const auto found = std::ranges::find(logits, *std::ranges::max_element(largest));
+  return found == logits.end() ? 0 : static_cast<TokenId>(found - logits.begin());
 }
 
 TokenId Sampler::sample(std::span<const float> logits, std::span<const TokenId> history,
                         std::span<const std::uint64_t> allowed) {
   QUIRE_ASSERT(!logits.empty(), "sampling from no logits");
-  if (options_.temperature == 0 && allowed.empty() && !changes_logits()) return likeliest(logits);
+  if (options_.temperature == 0 && allowed.empty()) {
+    if (!changes_logits()) return likeliest(logits);
+    adjust(logits, history);
+    return likeliest(adjusted_);
+  }
   if (!keeps_all()) return draw(distribution(logits, history, allowed));
   adjust(logits, history);
   forbid_others(allowed);

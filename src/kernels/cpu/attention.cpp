@@ -2,6 +2,7 @@
 // (rows, sequences, a shared prefix) and by which thread never shows in the bits.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -41,8 +42,17 @@ struct Segment {
   std::int64_t index;
 };
 
+struct MadeQueries {
+  std::uint64_t run = 0;  // no run has this number
+  const Block* block = nullptr;
+  std::int64_t kv_head = 0;
+  std::array<std::optional<CacheReader::Queries>, 3> parts;  // by Part
+};
+std::atomic<std::uint64_t> runs{0};
+
 struct AttentionScratch {
   Scratch part, total;
+  MadeQueries queries;
   std::vector<SegmentTiles> tiles;  // of a block's pieces
 };
 thread_local AttentionScratch attention_scratch;
@@ -137,12 +147,17 @@ class AttentionRun {
     return {at + query * reader_.value_stride(), max + query, max + queries(b) + query};
   }
 
-  // Queries of a block and head, made when a part first asks for them.
+  // Queries of a block and head, made when a part first asks for them. A thread takes neighbouring segments of a head:
+  // what it made for the last one serves the next.
   class BlockQueries {
    public:
-    BlockQueries(const AttentionRun& run, const Block& b, std::int64_t kv_head) : run_(run), b_(b), kv_head_(kv_head) {}
+    BlockQueries(const AttentionRun& run, const Block& b, std::int64_t kv_head)
+        : run_(run), b_(b), kv_head_(kv_head), made_(attention_scratch.queries) {
+      if (made_.run == run.number_ && made_.block == &b && made_.kv_head == kv_head) return;
+      made_ = {run.number_, &b, kv_head, {}};
+    }
     const CacheReader::Queries& of(Part part) {
-      auto& made = parts_[static_cast<std::size_t>(part)];
+      auto& made = made_.parts[static_cast<std::size_t>(part)];
       const float* q = part == Part::sinks ? run_.p_.q_sinks : run_.p_.q;
       if (!made) made = run_.reader_.queries(run_.pieces(b_), part, kv_head_, q);
       return *made;
@@ -152,7 +167,7 @@ class AttentionRun {
     const AttentionRun& run_;
     const Block& b_;
     std::int64_t kv_head_;
-    std::array<std::optional<CacheReader::Queries>, 3> parts_;
+    MadeQueries& made_;
   };
 
   // ahead: what this thread reads after this, or null.
@@ -303,6 +318,7 @@ class AttentionRun {
   const AttentionParams& p_;
   const KvGroupLayout& group_;
   CacheReader reader_;
+  std::uint64_t number_ = ++runs;
   std::vector<Piece> pieces_;
   std::vector<Block> blocks_;
 };

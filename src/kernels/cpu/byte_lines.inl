@@ -82,7 +82,7 @@ struct ByLinesAndQueries {
 constexpr int kByteQueries = 6;  // 6 x 2 sums are enough to hide how long a product takes
 
 // Lanes of vector v whose token is in [first, last).
-QUIRE_INLINE __mmask16 lanes_in_range(int v, std::int64_t first, std::int64_t last) {
+QUIRE_INLINE __mmask16 lanes_in_range(std::int64_t v, std::int64_t first, std::int64_t last) {
   const auto lanes_below = [v](std::int64_t token) QUIRE_LAMBDA {
     const std::int64_t lanes = token - 16 * v;
     return lanes <= 0 ? 0u : lanes >= 16 ? 0xFFFFu : (1u << lanes) - 1u;

@@ -71,7 +71,9 @@ ByteTile make_key_bytes(const TileLayout& l, const std::byte* tile, const std::b
   return made;
 }
 
-ByteTile make_key_bytes_of_f16(const std::byte* tile, std::int64_t dim, const std::byte* next, float* scratch) {
+// following: what is read after the tile.
+ByteTile make_key_bytes_of_f16(const std::byte* tile, std::int64_t dim, const std::byte* next,
+                               const std::byte* following, float* scratch) {
   constexpr std::int64_t kLineBytes = 2 * kLine;
   auto* codes = reinterpret_cast<std::uint32_t*>(scratch);
   float* scales = scratch + dim / 4 * kLine;
@@ -92,6 +94,9 @@ ByteTile make_key_bytes_of_f16(const std::byte* tile, std::int64_t dim, const st
     make_key_scales(_mm512_extracti64x4_epi64(largest, 1), scales + 16, inverse[1]);
     for (std::int64_t d = begin; d < end; d += 4, codes += kLine) {
       fetch_with_step<kLinesEach>(next, d / 4);
+      // Sizes are read faster than lines come from the second-level cache: here there is time for it.
+      const std::byte* soon = end < dim ? tile + (d + kByteDims) * kLineBytes : following + (d - begin) * kLineBytes;
+      unrolled<kByteLines>([&](auto i) QUIRE_LAMBDA { __builtin_prefetch(soon + i * kLineBytes); });
       unrolled<2>([&](auto half) QUIRE_LAMBDA {
         const auto rounded = [&](std::int64_t line) QUIRE_LAMBDA {
           const __m512 key = floats_of_f16(tile + (d + line) * kLineBytes + 32 * half);
@@ -105,14 +110,14 @@ ByteTile make_key_bytes_of_f16(const std::byte* tile, std::int64_t dim, const st
 }
 
 QUIRE_INLINE ByteTile make_key_bytes(const TileLayout& l, const std::byte* tile, const std::byte* next,
-                                     float* scratch) {
+                                     const std::byte* following, float* scratch) {
   switch (l.format) {
     case KvFormat::q8:
       return make_key_bytes<KvFormat::q8>(l, tile, next, scratch);
     case KvFormat::q4:
       return make_key_bytes<KvFormat::q4>(l, tile, next, scratch);
     default:
-      return make_key_bytes_of_f16(tile, l.dim, next, scratch);
+      return make_key_bytes_of_f16(tile, l.dim, next, following, scratch);
   }
 }
 

@@ -20,7 +20,9 @@ void attend_span_in_short(const Stretch& s, const SoftmaxStates& states, std::in
   const auto make_keys = [&](std::int64_t p) QUIRE_LAMBDA {
     const PageTiles& tiles = s.tiles[page + p];
     const TileLayout& layout = (tiles.packed ? s.packed : s.wide).keys;
-    keys[p] = make_key_bytes(layout, tiles.keys, tiles_ahead(s, page + p).keys, key_scratch);
+    const PageTiles* after = coming_tiles(s, page + p + 1);
+    const std::byte* following = after != nullptr ? after->keys : tiles.values;
+    keys[p] = make_key_bytes(layout, tiles.keys, tiles_ahead(s, page + p).keys, following, key_scratch);
     key_scratch += byte_tile_floats(layout.dim);
   };
   const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;

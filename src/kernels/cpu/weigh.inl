@@ -56,12 +56,12 @@ QUIRE_INLINE float weight_of(float score) { return _mm512_cvtss_f32(power_of_two
 
 // The largest of a query's scores of tokens [first, last).
 QUIRE_INLINE float largest_score(const float* scores, std::int64_t first, std::int64_t last) {
-  __m512 largest[2] = {_mm512_set1_ps(kMinusInfinity), _mm512_set1_ps(kMinusInfinity)};
-  unrolled<kSpanVectors>([&](auto v) QUIRE_LAMBDA {
+  __m512 largest = _mm512_set1_ps(kMinusInfinity);
+  for (std::int64_t v = first / 16; 16 * v < last; ++v) {
     const __m512 here = _mm512_loadu_ps(scores + 16 * v);
-    largest[v % 2] = _mm512_mask_max_ps(largest[v % 2], lanes_in_range(v, first, last), largest[v % 2], here);
-  });
-  return _mm512_reduce_max_ps(_mm512_max_ps(largest[0], largest[1]));
+    largest = _mm512_mask_max_ps(largest, lanes_in_range(v, first, last), largest, here);
+  }
+  return _mm512_reduce_max_ps(largest);
 }
 QUIRE_INLINE float largest_score_of_all(const float* scores) {
   __m512 largest[kSpanVectors];
@@ -73,25 +73,45 @@ QUIRE_INLINE float largest_score_of_all(const float* scores) {
   return _mm512_reduce_max_ps(largest[0]);
 }
 
-// exp(score - max) of the tokens that are seen, zero beside them, in pairs; where asked for, also in place of scores.
-// Returns their sum in sixteen parts.
-template <bool kFloats, class Keep>
-QUIRE_INLINE __m512 weigh_in_pairs(float* scores, float max, std::uint32_t* weights, Keep&& keep) {
-  const __m512 slope = _mm512_set1_ps(kLog2OfE), shift = _mm512_set1_ps(-max * kLog2OfE);
-  __m512 total[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-  unrolled<kSpanVectors / 2>([&](auto pair) QUIRE_LAMBDA {
+// Exponentials of a query's scores under a maximum, a page at a time, in pairs; where asked for, also in place of
+// scores.
+template <bool kFloats>
+struct Weighing {
+  QUIRE_INLINE Weighing(float* scores_, float max, std::uint32_t* weights_)
+      : scores(scores_), weights(weights_), shift(_mm512_set1_ps(-max * kLog2OfE)) {}
+
+  // keep: what is left of the weights of vector v
+  template <class Keep>
+  QUIRE_INLINE void weigh_page(std::int64_t page, Keep&& keep) {
     __m512 weight[2];
     unrolled<2>([&](auto i) QUIRE_LAMBDA {
-      const __m512 power = _mm512_fmadd_ps(_mm512_loadu_ps(scores + 16 * (2 * pair + i)), slope, shift);
-      weight[i] = keep(2 * pair + i, power_of_two(power));
-      if constexpr (kFloats) _mm512_store_ps(scores + 16 * (2 * pair + i), weight[i]);
+      float* at = scores + kLine * page + 16 * i;
+      const __m512 power = _mm512_fmadd_ps(_mm512_loadu_ps(at), _mm512_set1_ps(kLog2OfE), shift);
+      weight[i] = keep(2 * page + i, power_of_two(power));
+      if constexpr (kFloats) _mm512_store_ps(at, weight[i]);
       total[i] = _mm512_add_ps(total[i], weight[i]);
     });
     const __m512bh both = _mm512_cvtne2ps_pbh(weight[1], weight[0]);
-    _mm512_storeu_si512(weights + 16 * pair, reinterpret_cast<__m512i>(both));
-  });
-  return _mm512_add_ps(total[0], total[1]);
-}
+    _mm512_storeu_si512(weights + kLine / 2 * page, reinterpret_cast<__m512i>(both));
+  }
+  QUIRE_INLINE void weigh_all() {
+    unrolled<kSpanPages>([&](auto page)
+                             QUIRE_LAMBDA { weigh_page(page, [](auto, __m512 x) QUIRE_LAMBDA { return x; }); });
+  }
+  // Of pages that a group reads, zero beside the tokens that the query sees.
+  QUIRE_INLINE void weigh_seen(const QueryGroup& group, int query) {
+    for (std::int64_t page = group.first / kLine; page * kLine < group.last; ++page) {
+      weigh_page(page, [&](std::int64_t v, __m512 x) QUIRE_LAMBDA {
+        return _mm512_maskz_mov_ps(lanes_in_range(v, group.from[query], group.to[query]), x);
+      });
+    }
+  }
+
+  float* scores;
+  std::uint32_t* weights;
+  __m512 shift;
+  __m512 total[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+};
 
 // Queries that are at hand together: what they are multiplied with stays in the first-level cache meanwhile.
 struct GroupAtHand {
@@ -117,15 +137,13 @@ QUIRE_INLINE void weigh_group(const Stretch& s, const SoftmaxStates& states, con
   }
   __m512 totals[kByteQueries];
   for (int i = 0; i < group.count; ++i) {
-    float* scores = at_hand.scores[i];
-    std::uint32_t* weights = at_hand.weights[i];
+    Weighing<kFloats> weighing(at_hand.scores[i], maxima[i], at_hand.weights[i]);
     if (all(i)) {
-      totals[i] = weigh_in_pairs<kFloats>(scores, maxima[i], weights, [](auto, __m512 x) QUIRE_LAMBDA { return x; });
+      weighing.weigh_all();
     } else {
-      totals[i] = weigh_in_pairs<kFloats>(scores, maxima[i], weights, [&](auto v, __m512 x) QUIRE_LAMBDA {
-        return _mm512_maskz_mov_ps(lanes_in_range(v, group.from[i], group.to[i]), x);
-      });
+      weighing.weigh_seen(group, i);
     }
+    totals[i] = _mm512_add_ps(weighing.total[0], weighing.total[1]);
   }
   for (int i = 0; i < group.count; ++i) {
     float& max = states.max[group.query[i]];
