@@ -49,9 +49,16 @@ struct ChatOptions {
   bool begins_call = false;  // the prompt ends where {"name": ..., "arguments": {...}} is to be generated
 };
 
+struct LoadOptions {
+  // Weights as kernels read them, which are made of the file's when a first session or engine begins, are kept in
+  // PATH.packed and mapped from there the next time. A file that is not of this model and these kernels is written
+  // anew.
+  bool keep_packed = false;
+};
+
 class Model {
  public:
-  static Result<std::shared_ptr<const Model>> load(const std::string& path);
+  static Result<std::shared_ptr<const Model>> load(const std::string& path, const LoadOptions& options = {});
   // What load() would find, without the vocabulary and hence in a moment: a file that is no model is refused here too.
   static Result<ModelInfo> inspect(const std::string& path);
 
@@ -60,6 +67,8 @@ class Model {
   ~Model();
 
   const ModelInfo& info() const;
+  // That PATH.packed was written, or why it was not, for people to read; empty where neither was needed, or not yet.
+  std::string packed_note() const;
 
   // Text to tokens, with the BOS token in front where the model asks for it. Text such as
   // "<|im_end|>" becomes the token it spells.

@@ -65,12 +65,15 @@ void ModelOptions::add_all_but_the_path_to(CLI::App& app) {
   app.add_option("--cache-layout", cache.layout, "paged, or flat: one buffer for the whole context")
       ->capture_default_str();
   app.add_option("--kernels", kernels, kKernelsHelp)->capture_default_str();
+  app.add_flag("--keep-packed", keep_packed,
+               "Keep weights as kernels read them in MODEL.packed, about as large as the model, and start from there "
+               "the next time");
 }
 
 Result<std::shared_ptr<const Model>> ModelOptions::load() const {
   auto found = find_model(path);
   if (!found.ok()) return found.error();
-  return Model::load(*found);
+  return Model::load(*found, {keep_packed});
 }
 
 Result<Session> ModelOptions::open(std::shared_ptr<const Model> model, std::int64_t at_least) const {
@@ -84,7 +87,9 @@ Result<Session> ModelOptions::open(std::shared_ptr<const Model> model, std::int6
   options.kernels = kernels;
   options.prefill_chunk = batch;
   options.cache = cache;
-  return Session::create(std::move(model), options);
+  auto session = Session::create(model, options);
+  if (const std::string note = model->packed_note(); !note.empty()) say(fmt::format("quire: {}\n", note));
+  return session;
 }
 
 Result<std::string> find_model(const std::string& given) {

@@ -32,6 +32,7 @@ struct ModelOptions {
   int threads = 0;
   std::int64_t batch = 512;
   std::string kernels = "auto";
+  bool keep_packed = false;
   CacheSettings cache;
 
   void add_to(CLI::App& app);

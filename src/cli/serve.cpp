@@ -136,6 +136,7 @@ server::ModelsOptions models_options(const Options& options, const std::vector<M
   engine.max_running = options.parallel;
   engine.max_waiting = options.queue;
   engine.prefill_budget_ms = options.prefill_budget_ms;
+  wanted.load.keep_packed = options.model.keep_packed;
   wanted.on_demand = files.size() > 1 || files.front().of_folder;
   wanted.bytes = options.model_bytes;
   if (wanted.on_demand && wanted.bytes == 0) wanted.bytes = usable_memory() / 4 * 3;

@@ -1,6 +1,9 @@
 #include "quire/model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <filesystem>
 
 #include "core/fail.h"
 #include "engine/model_parts.h"
@@ -43,9 +46,17 @@ std::optional<std::string> unused_character(std::span<const Message> messages, c
   return std::nullopt;
 }
 
+// What changes whenever a file does.
+Digest state_of_file(const std::string& path) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  const auto written = std::filesystem::last_write_time(path, error);
+  return Hasher().update(bytes).update(written.time_since_epoch().count()).finish();
+}
+
 }  // namespace
 
-Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
+Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const LoadOptions& options) {
   QUIRE_TRY(MappedFile file, MappedFile::open(path));
   QUIRE_TRY(Gguf gguf, Gguf::parse(file.bytes(), path));
   QUIRE_TRY(ModelConfig config, read_config(gguf));
@@ -69,14 +80,10 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path) {
     chat.emplace(std::move(*parsed), spelled(tokenizer->bos()), spelled(tokenizer->eos()));
   }
   ModelInfo info = make_info(gguf, config, weights);
-  std::unique_ptr<const Parts> parts(new Parts{std::move(file),
-                                               std::move(gguf),
-                                               std::move(config),
-                                               std::move(weights),
-                                               std::move(*tokenizer),
-                                               std::move(chat),
-                                               std::move(info),
-                                               {}});
+  std::unique_ptr<const Parts> parts(new Parts{std::move(file), std::move(gguf), std::move(config), std::move(weights),
+                                               std::move(*tokenizer), std::move(chat), std::move(info),
+                                               options.keep_packed ? path + ".packed" : std::string(),
+                                               options.keep_packed ? state_of_file(path) : Digest{}});
   return std::shared_ptr<const Model>(new Model(std::move(parts)));
 }
 
@@ -92,6 +99,13 @@ Model::Model(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 Model::~Model() = default;
 
 const ModelInfo& Model::info() const { return parts_->info; }
+
+std::string Model::packed_note() const {
+  const PackedFileUse use = parts_->use_of_packed_file();
+  if (use.done == PackedFileUse::Done::written) return fmt::format("packed weights kept in {}", parts_->packed_path);
+  if (use.done == PackedFileUse::Done::failed) return fmt::format("packed weights are not kept: {}", use.failure);
+  return {};
+}
 
 std::vector<TokenId> Model::tokenize(std::string_view text) const {
   return parts_->tokenizer.encode(text, true, Tokenizer::Special::parse);

@@ -25,7 +25,10 @@ struct Model::Parts {
   Tokenizer tokenizer;
   std::optional<ChatDialect> chat;
   ModelInfo info;
-  mutable std::mutex packing;
+  std::string packed_path = {};  // where packed weights are kept; empty: nowhere
+  Digest file_state = {};        // of the file's size and time
+  mutable std::mutex packing = {};
+  mutable PackedFileUse packed_use = {};
   mutable std::once_flag hashing = {};
   mutable Digest file_digest = {};
 
@@ -38,8 +41,17 @@ struct Model::Parts {
   // Arranged for this backend too, where it packs. Throws std::bad_alloc.
   const Weights& weights_for(const Ops& ops, ThreadPool& pool) const {
     const std::lock_guard lock(packing);
-    if (ops.pack != nullptr) pack_weights(weights, ops, pool);
+    if (ops.pack == nullptr) return weights;
+    // One set of kernels has the file; what others read besides is packed in memory.
+    if (!packed_path.empty() && packed_use.done == PackedFileUse::Done::nothing) {
+      packed_use = pack_weights_in_file(weights, ops, pool, packed_path, file_state);
+    }
+    pack_weights(weights, ops, pool);
     return weights;
+  }
+  PackedFileUse use_of_packed_file() const {
+    const std::lock_guard lock(packing);
+    return packed_use;
   }
 
   // A bias under which no answer ends.

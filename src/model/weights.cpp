@@ -1,7 +1,9 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <new>
+#include <string_view>
 
 #include "core/fail.h"
 #include "kernels/ref/dequantize.h"
@@ -147,39 +149,99 @@ Result<Weights> read_weights(const Gguf& file, ModelConfig& config) {
   return weights;
 }
 
-void pack_weights(Weights& weights, const Ops& ops, ThreadPool& pool) {
+namespace {
+
+constexpr std::uint64_t kPanelAlignment = 64;  // a cache line
+
+// Matrices that are not arranged yet, and where their panels go, one after the other.
+struct Packings {
   struct Packing {
     WeightMatrix* matrix;
     PanelLayout layout;
     std::uint64_t bytes;
   };
-  std::vector<Packing> packings;
-  std::uint64_t total = 0;
-  const auto add = [&](WeightMatrix& matrix, bool exact) {
-    constexpr std::uint64_t kCacheLine = 64;
-    const PanelLayout layout = ops.panel_layout(matrix, exact);
-    if (matrix.panels[static_cast<std::size_t>(layout)] != nullptr) return;
-    const std::uint64_t bytes = (ops.packed_bytes(matrix, layout) + kCacheLine - 1) / kCacheLine * kCacheLine;
-    if (bytes == 0) return;
-    packings.push_back({&matrix, layout, bytes});
-    total += bytes;
-  };
-  add(weights.output.weight, /*exact=*/true);
-  for (LayerWeights& layer : weights.layers) {
-    for (Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
-      add(linear->weight, /*exact=*/false);
+  std::vector<Packing> each;
+  std::uint64_t bytes = 0;
+
+  Packings(Weights& weights, const Ops& ops) {
+    add(weights.output.weight, ops, /*exact=*/true);
+    for (LayerWeights& layer : weights.layers) {
+      for (Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.output, &layer.gate, &layer.up, &layer.down}) {
+        add(linear->weight, ops, /*exact=*/false);
+      }
     }
   }
-  if (total == 0) return;
-  MappedMemory memory = MappedMemory::map(total);
-  if (!memory) throw std::bad_alloc();
-  std::byte* to = memory.data();
-  for (const Packing& packing : packings) {
-    ops.pack(*packing.matrix, packing.layout, to, pool);
-    packing.matrix->panels[static_cast<std::size_t>(packing.layout)] = to;
-    to += packing.bytes;
+
+  void add(WeightMatrix& matrix, const Ops& ops, bool exact) {
+    const PanelLayout layout = ops.panel_layout(matrix, exact);
+    if (matrix.panels[static_cast<std::size_t>(layout)] != nullptr) return;
+    const std::uint64_t needed = ops.packed_bytes(matrix, layout);
+    if (needed == 0) return;
+    each.push_back({&matrix, layout, (needed + kPanelAlignment - 1) / kPanelAlignment * kPanelAlignment});
+    bytes += each.back().bytes;
   }
-  weights.panels.push_back(std::move(memory));
+
+  // Throws std::bad_alloc.
+  MappedMemory pack(const Ops& ops, ThreadPool& pool) const {
+    MappedMemory memory = MappedMemory::map(bytes);
+    if (!memory) throw std::bad_alloc();
+    std::byte* to = memory.data();
+    for (const Packing& packing : each) {
+      ops.pack(*packing.matrix, packing.layout, to, pool);
+      to += packing.bytes;
+    }
+    return memory;
+  }
+
+  void lie_at(const std::byte* panels) const {
+    for (const Packing& packing : each) {
+      packing.matrix->panels[static_cast<std::size_t>(packing.layout)] = panels;
+      panels += packing.bytes;
+    }
+  }
+
+  // Of each matrix its shape and its first and last bytes: models that differ differ there.
+  PackedKey key(const Ops& ops, const Digest& model) const {
+    constexpr std::uint32_t kVersion = 1;  // of the layouts; raised with each change of theirs
+    constexpr std::size_t kSample = 64;
+    Hasher hasher;
+    hasher.update(kVersion).update(std::as_bytes(std::span(std::string_view(ops.name)))).update(model);
+    for (const Packing& packing : each) {
+      const WeightMatrix& m = *packing.matrix;
+      const std::span<const std::byte> data(m.data, static_cast<std::size_t>(m.rows * m.row_bytes()));
+      const std::size_t sample = std::min(kSample, data.size());
+      hasher.update(static_cast<int>(m.type)).update(m.rows).update(m.cols).update(static_cast<int>(packing.layout));
+      hasher.update(packing.bytes).update(data.first(sample)).update(data.last(sample));
+    }
+    return {hasher.finish(), bytes};
+  }
+};
+
+}  // namespace
+
+void pack_weights(Weights& weights, const Ops& ops, ThreadPool& pool) {
+  const Packings packings(weights, ops);
+  if (packings.bytes == 0) return;
+  weights.panels.push_back(packings.pack(ops, pool));
+  packings.lie_at(weights.panels.back().data());
+}
+
+PackedFileUse pack_weights_in_file(Weights& weights, const Ops& ops, ThreadPool& pool, const std::string& path,
+                                   const Digest& model) {
+  const Packings packings(weights, ops);
+  if (packings.bytes == 0) return {};
+  const PackedKey key = packings.key(ops, model);
+  if (auto file = open_packed_file(path, key); file.ok()) {
+    weights.packed_files.push_back(std::move(*file));
+    packings.lie_at(weights.packed_files.back().bytes().data() + kPackedHeadBytes);
+    return {PackedFileUse::Done::read, {}};
+  }
+  weights.panels.push_back(packings.pack(ops, pool));
+  const MappedMemory& memory = weights.panels.back();
+  packings.lie_at(memory.data());
+  const auto written = write_packed_file(path, key, {memory.data(), static_cast<std::size_t>(packings.bytes)});
+  if (!written.ok()) return {PackedFileUse::Done::failed, written.error().message};
+  return {PackedFileUse::Done::written, {}};
 }
 
 }  // namespace quire

@@ -2,12 +2,14 @@
 // vectors (norms, biases) are copied out as float32.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/mapped_memory.h"
 #include "kernels/ops.h"
 #include "loader/gguf.h"
 #include "model/config.h"
+#include "model/packed_file.h"
 #include "quire/result.h"
 
 namespace quire {
@@ -43,9 +45,10 @@ struct Weights {
   Norm output_norm;
   Linear output;  // [vocabulary, width]; the embedding again where they are tied
   FloatVector rope_factors;
-  std::vector<MappedMemory> panels;  // what the matrices' panels point into
-  std::uint64_t bytes = 0;           // of all tensors, as stored
-  std::uint64_t parameters = 0;      // values in all tensors
+  std::vector<MappedMemory> panels;      // what the matrices' panels point into
+  std::vector<MappedFile> packed_files;  // or this
+  std::uint64_t bytes = 0;               // of all tensors, as stored
+  std::uint64_t parameters = 0;          // values in all tensors
 };
 
 // Also completes config.vocabulary, which only the embedding's shape says for sure.
@@ -55,5 +58,16 @@ Result<Weights> read_weights(const Gguf& file, ModelConfig& config);
 // Arranges all matrices that products read as a backend wants them, where they are not arranged so yet. What other
 // backends read stays as it is. Throws std::bad_alloc.
 void pack_weights(Weights& weights, const Ops& ops, ThreadPool& pool);
+
+// The same by way of a file: mapped where it holds just these panels, else packed and written there. Where that fails
+// the weights are packed all the same.
+struct PackedFileUse {
+  enum class Done { nothing, read, written, failed };
+  Done done = Done::nothing;
+  std::string failure = {};
+};
+// model: what tells this model's file from others.
+PackedFileUse pack_weights_in_file(Weights& weights, const Ops& ops, ThreadPool& pool, const std::string& path,
+                                   const Digest& model);
 
 }  // namespace quire

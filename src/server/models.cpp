@@ -31,16 +31,6 @@ void add_totals(EngineStats& to, const EngineStats& from) {
   to.first_token_ms += from.first_token_ms;
 }
 
-Result<ServedPtr> open(const std::string& name, const std::string& path, const EngineOptions& options) {
-  try {
-    QUIRE_TRY(std::shared_ptr<const Model> model, Model::load(path));
-    QUIRE_TRY(Engine engine, Engine::create(model, options));
-    return std::make_shared<ServedModel>(ServedModel{name, std::move(model), std::move(engine)});
-  } catch (const std::bad_alloc&) {
-    return fail(Errc::out_of_memory, "{}: the system has no memory for it", path);
-  }
-}
-
 }  // namespace
 
 std::vector<std::uint64_t> cache_shares(std::uint64_t bytes, const std::vector<std::uint64_t>& weights) {
@@ -59,6 +49,19 @@ Models::~Models() { shut_down(); }
 
 void Models::log(const std::string& line) const {
   if (options_.log) options_.log(line);
+}
+
+Result<ServedPtr> Models::open(const Entry& entry) const {
+  const std::string& path = entry.info.path;
+  try {
+    QUIRE_TRY(std::shared_ptr<const Model> model, Model::load(path, options_.load));
+    QUIRE_TRY(Engine engine, Engine::create(model, entry.options));
+    if (const std::string note = model->packed_note(); !note.empty())
+      log(fmt::format("quire: {}: {}", entry.name, note));
+    return std::make_shared<ServedModel>(ServedModel{entry.name, std::move(model), std::move(engine)});
+  } catch (const std::bad_alloc&) {
+    return fail(Errc::out_of_memory, "{}: the system has no memory for it", path);
+  }
 }
 
 Result<void> Models::add(const std::string& path, std::string name) {
@@ -100,7 +103,7 @@ Result<void> Models::start() {
   }
   if (options_.on_demand) return {};
   Entry& first = *entries_.front();
-  QUIRE_TRY(first.served, open(first.name, first.info.path, first.options));
+  QUIRE_TRY(first.served, open(first));
   first.loads = 1;
   return {};
 }
@@ -163,7 +166,7 @@ void Models::run() {
 Api<ServedPtr> Models::load(const Entry& entry) {
   QUIRE_CHECK_OK(make_room(entry));
   const auto start = Clock::now();
-  Result<ServedPtr> opened = open(entry.name, entry.info.path, entry.options);
+  Result<ServedPtr> opened = open(entry);
   if (!opened.ok()) {
     log(fmt::format("quire: cannot load {}: {}", entry.name, opened.error().message));
     const bool may_pass = opened.error().code == Errc::out_of_memory;

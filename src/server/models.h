@@ -43,6 +43,7 @@ struct ModelView {
 
 struct ModelsOptions {
   EngineOptions engine;     // of each
+  LoadOptions load;         // of each
   bool on_demand = false;   // each is loaded when somebody asks for it; else the first, and only one, at the start
   std::uint64_t bytes = 0;  // weights and caches of the models that are loaded at a time; 0: no limit
   std::chrono::milliseconds patience{1000};  // for a model to come free when another needs its room
@@ -91,6 +92,7 @@ class Models {
   Api<Entry*> find(const std::string& name) const;
   ModelView view_of(const Entry& entry) const;
   void run();
+  Result<ServedPtr> open(const Entry& entry) const;
   Api<ServedPtr> load(const Entry& entry);
   Api<void> make_room(const Entry& entry);
   bool take_unused(std::uint64_t needed, std::vector<ServedPtr>& leaving);

@@ -64,6 +64,14 @@ QUIRE_INLINE void each_block(const std::uint8_t* row, std::int64_t cols, Body&& 
   }
 }
 
+// A block's codes as bytes, each four in the order of places.
+QUIRE_INLINE __m256i bytes_in_places(const std::int16_t* codes, std::int16_t offset) {
+  const __m256i order =
+      _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15));
+  const __m512i above_zero = _mm512_add_epi16(_mm512_loadu_si512(codes), _mm512_set1_epi16(offset));
+  return _mm256_shuffle_epi8(_mm512_cvtepi16_epi8(above_zero), order);
+}
+
 void pack_joined(DType type, const std::byte* rows, std::int64_t count, std::int64_t cols, std::byte* panel) {
   with_format(type, [&]<class F>(F) {
     if constexpr (Joined<F>::kFits) {
@@ -72,7 +80,7 @@ void pack_joined(DType type, const std::byte* rows, std::int64_t count, std::int
       auto* out = reinterpret_cast<std::uint8_t*>(panel);
       std::uint8_t* minima = out + pairs * J::kPairBytes;
       std::uint8_t* units = minima + pairs * J::kMinimaBytes;
-      std::memset(out, 0, static_cast<std::size_t>(J::panel_bytes(cols)));
+      if (count < kPanelRows) std::memset(out, 0, static_cast<std::size_t>(J::panel_bytes(cols)));
       for (std::int64_t r = 0; r < count; ++r) {
         const auto* row = reinterpret_cast<const std::uint8_t*>(rows) + r * (cols / F::kValues * F::kBytes);
         Unit scales, mins;
@@ -80,12 +88,16 @@ void pack_joined(DType type, const std::byte* rows, std::int64_t count, std::int
           scales.see(scale);
           mins.see(min);
         });
-        each_block<F>(row, cols, [&](std::int64_t b, const std::int16_t* codes, float scale, float min) {
+        __m256i even = _mm256_setzero_si256();
+        each_block<F>(row, cols, [&](std::int64_t b, const std::int16_t* codes, float scale, float min) QUIRE_LAMBDA {
           std::uint8_t* pair = out + b / 2 * J::kPairBytes;
-          for (std::int64_t column = 0; column < kBlock; ++column) {
-            const int code = codes[column] + (F::kCodes == Codes::signed_nibbles ? 8 : 0);
-            pair[(column / 4 * kPanelRows + r) * 4 + place_of_column(column % 4)] |=
-                static_cast<std::uint8_t>(code << (b % 2 * 4));
+          const __m256i bytes = bytes_in_places(codes, F::kCodes == Codes::signed_nibbles ? 8 : 0);
+          if (b % 2 == 0) {
+            even = bytes;
+          } else {
+            std::uint32_t words[8];
+            _mm256_storeu_si256(reinterpret_cast<__m256i*>(words), _mm256_or_si256(even, _mm256_slli_epi16(bytes, 4)));
+            for (std::int64_t j = 0; j < 8; ++j) std::memcpy(pair + (j * kPanelRows + r) * 4, words + j, 4);
           }
           const std::int64_t at = 4 * r + 2 * (b % 2);
           const std::int16_t whole = scales.count(scale, kMostScale), whole_min = mins.count(min, kMostMin);
