@@ -150,7 +150,7 @@ def determinism(measured: Measured) -> list[str]:
         rows.append([kind, f"{ours:.2f}", f"{floats:.2f}", f"{max(ours / floats - 1, 0):.1%}"])
     return ["## What determinism costs", "",
             "An answer's tokens have the same bits however a prompt was cut, on any number of threads, alone or among others. So a step must multiply",
-            "as prompts do, where one row alone could choose what is fastest for it; and its parts are cut at fixed positions, every 512 tokens.",
+            "as prompts do, where one row alone could choose what is fastest for it; and its parts are cut at fixed positions, every 512 or 1,024 tokens.",
             "", *table(["cache, depth 7,680", "as prompts do, ms", "in floats, ms", "cost"], rows), ""]
 
 

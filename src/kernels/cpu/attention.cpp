@@ -20,12 +20,12 @@ constexpr std::int64_t kMaxQueries = 96;
 // Partial results of all segments are kept side by side, for a fair share of the work among threads,
 // while they fit the second-level cache.
 constexpr std::int64_t kMaxPartFloats = 1 << 18;
-constexpr std::size_t kSegmentSpans = kSegmentPages / kSpanPages;
 
 using SegmentTiles = std::array<PageTiles, kSegmentPages>;
 
-std::span<const PageTiles> span_of(const SegmentTiles& tiles, std::size_t span, std::size_t spans = 1) {
-  return std::span(tiles).subspan(span * kSpanPages, spans * kSpanPages);
+template <class Tiles>  // SegmentTiles, constant or not
+auto span_of(Tiles& tiles, std::size_t span, std::size_t spans = 1) {
+  return std::span(tiles.data(), tiles.size()).subspan(span * kSpanPages, spans * kSpanPages);
 }
 bool same_span(const SegmentTiles& a, const SegmentTiles& b, std::size_t span) {
   return std::ranges::equal(span_of(a, span), span_of(b, span));
@@ -37,9 +37,13 @@ struct Block {
   std::int64_t rows;
 };
 
+// Of positions, or of tokens kept by eviction, which are counted from 0 and cut alike.
 struct Segment {
   bool kept;
   std::int64_t index;
+
+  std::int64_t begin() const { return segment_begin(index); }
+  std::size_t spans() const { return static_cast<std::size_t>((segment_begin(index + 1) - begin()) / kSpanTokens); }
 };
 
 struct MadeQueries {
@@ -124,12 +128,12 @@ class AttentionRun {
   std::span<const Piece> pieces(const Block& b) const { return std::span(pieces_).subspan(b.first_piece, b.pieces); }
 
   std::vector<Segment> segments(const Block& b) const {
-    const auto up = [](std::int64_t tokens) { return (tokens + kSegmentTokens - 1) / kSegmentTokens; };
-    std::int64_t kept = 0, sinks = 0, end = 0, first = pieces_[b.first_piece].position / kSegmentTokens;
+    const auto up = [](std::int64_t tokens) { return tokens > 0 ? segment_of(tokens - 1) + 1 : 0; };
+    std::int64_t kept = 0, sinks = 0, end = 0, first = segment_of(pieces_[b.first_piece].position);
     for (const Piece& piece : pieces(b)) {
       kept = std::max(kept, up(piece.table->kept_tokens));
       sinks = std::max(sinks, up(piece.table->visible.sinks_at(piece.end() - 1)));
-      first = std::min({first, reader_.first_seen(piece) / kSegmentTokens, piece.position / kSegmentTokens});
+      first = std::min({first, segment_of(reader_.first_seen(piece)), segment_of(piece.position)});
       end = std::max(end, up(piece.end()));
     }
     std::vector<Segment> all;
@@ -177,29 +181,30 @@ class AttentionRun {
     std::fill(all.out, all.max, 0.f);
     std::fill(all.max, all.sum, -INFINITY);
     std::fill_n(all.sum, queries(b), 0.f);
-    if (segment.kept) return attend(b, kv_head, Part::kept, segment.index, queries_of, part, ahead);
+    if (segment.kept) return attend(b, kv_head, Part::kept, segment, queries_of, part, ahead);
     const auto has_sinks = [&](const Piece& piece) {
-      return segment.index * kSegmentTokens < piece.table->visible.sinks_at(piece.end() - 1);
+      return segment.begin() < piece.table->visible.sinks_at(piece.end() - 1);
     };
     if (std::ranges::any_of(pieces(b), has_sinks)) {
-      attend(b, kv_head, Part::sinks, segment.index, queries_of, part, nullptr);
+      attend(b, kv_head, Part::sinks, segment, queries_of, part, nullptr);
     }
-    attend(b, kv_head, Part::usual, segment.index, queries_of, part, ahead);
+    attend(b, kv_head, Part::usual, segment, queries_of, part, ahead);
   }
 
-  void attend(const Block& b, std::int64_t kv_head, Part kind, std::int64_t segment, BlockQueries& queries_of,
+  void attend(const Block& b, std::int64_t kv_head, Part kind, const Segment& segment, BlockQueries& queries_of,
               float* part, const PageTiles* ahead) const {
     auto& tiles = attention_scratch.tiles;
     tiles.resize(b.pieces);
     for (std::size_t i = 0; i < b.pieces; ++i) {
-      reader_.tiles(pieces(b)[i], kind, segment * kSegmentTokens, kv_head, tiles[i]);
+      reader_.tiles(pieces(b)[i], kind, segment.begin(), kv_head, span_of(tiles[i], 0, segment.spans()));
     }
-    attend_from(0, {b, segment * kSegmentTokens, queries_of.of(kind), part}, {0, b.pieces, 0}, ahead);
+    attend_from(0, {b, segment.begin(), segment.spans(), queries_of.of(kind), part}, {0, b.pieces, 0}, ahead);
   }
 
   struct SegmentRun {
     const Block& block;
     std::int64_t begin;
+    std::size_t spans;
     const CacheReader::Queries& queries;
     float* part;
   };
@@ -221,9 +226,9 @@ class AttentionRun {
       std::int64_t rows = pieces(run.block)[i].rows;
       std::size_t end = i + 1, end_span = span + 1;
       for (; end < these.end && same_span(tiles[end], tiles[i], span); ++end) rows += pieces(run.block)[end].rows;
-      while (end_span < kSegmentSpans && all_share(end, end_span)) ++end_span;
+      while (end_span < run.spans && all_share(end, end_span)) ++end_span;
       const PageTiles* after = end < these.end ? span_of(tiles[end], span).data() : ahead;
-      const bool part = end_span < kSegmentSpans;
+      const bool part = end_span < run.spans;
       const std::int64_t count = rows * reader_.heads();
       const Stretch stretch =
           reader_.stretch(run.queries, these.query, count, run.begin + static_cast<std::int64_t>(span) * kSpanTokens,
@@ -302,7 +307,7 @@ class AttentionRun {
       if (i + 1 < static_cast<std::int64_t>(items.size())) {
         const Item& next = items[static_cast<std::size_t>(i + 1)];
         reader_.tiles(pieces_[next.block->first_piece], next.segment.kept ? Part::kept : Part::usual,
-                      next.segment.index * kSegmentTokens, next.kv_head, ahead);
+                      next.segment.begin(), next.kv_head, ahead);
       }
       attend(*item.block, item.kv_head, item.segment, queries_of, item.part, ahead.data());
     });
@@ -329,9 +334,10 @@ void cpu_attention(const IsaKernels& isa, const AttentionParams& p, ThreadPool& 
   AttentionRun(isa, p).run(pool);
 }
 
-// A segment of a KV head is one thread's, which takes the queries in order: so sums do not depend on
+// 512 tokens of a KV head are one thread's, which takes the queries in order: so sums do not depend on
 // how rows were cut into calls.
 void cpu_score(const IsaKernels& isa, const ScoreParams& p, ThreadPool& pool) {
+  constexpr std::int64_t kSegmentTokens = kShortSegmentPages * kPageTokens;
   const KvGroupLayout& group = *p.kv.group;
   const CacheReader reader(p.kv, p.q_heads, p.scale, p.softcap);
   const KvRows& rows = p.kv.sequences[0];
@@ -352,7 +358,7 @@ void cpu_score(const IsaKernels& isa, const ScoreParams& p, ThreadPool& pool) {
     float sums[kSegmentTokens] = {};
     std::copy_n(slot, to - from, sums + (from - begin));
     for (const Piece& piece : pieces) {
-      SegmentTiles tiles;
+      std::array<PageTiles, kShortSegmentPages> tiles;
       reader.tiles(piece, part, begin, kv_head, tiles);
       const auto queries = reader.queries({&piece, 1}, part, kv_head, p.q);
       const Stretch stretch = reader.stretch(queries, 0, piece.rows * heads, begin, tiles);

@@ -56,6 +56,19 @@ TEST(Attention, AgreesWithTheReferenceAtTheEdges) {
   }
 }
 
+TEST(Attention, AgreesWithTheReferenceInLongSegments) {
+  for (const std::int64_t length : {2047, 2048, 2049, 3072, 3073, 4130}) {
+    for (const std::int64_t window : {0, 2500}) {
+      CacheShape shape{.q_heads = 3, .kv_heads = 1, .key_dim = 20, .value_dim = 20};
+      shape.visible.window = window;
+      expect_agreement({shape, length, 1}, kTolerance);
+      expect_agreement({shape, length, 40}, kTolerance);
+      shape.visible.sinks = 2100;
+      expect_agreement({.shape = shape, .length = length, .rows = 2, .kept = 2100}, kTolerance);
+    }
+  }
+}
+
 TEST(Attention, EveryPairOfFormats) {
   for (const KvFormatInfo& keys : kv_formats()) {
     for (const KvFormatInfo& values : kv_formats()) {

@@ -9,12 +9,21 @@
 
 namespace quire {
 
-// Segments start at multiples of 512 positions, whatever is computed: partial results and the order of
-// their merging are then the same for prefill and decode, for any number of threads. 16 pages:
-// long enough that a merge costs nothing, short enough to share 2,048 tokens among four threads.
-inline constexpr std::int64_t kSegmentPages = 16;
-inline constexpr std::int64_t kSegmentTokens = kSegmentPages * kPageTokens;
-static_assert(kSegmentPages % kSpanPages == 0);
+// Segments start at fixed positions, whatever is computed: partial results and the order of their merging are then the
+// same for prefill and decode, for any number of threads. The first are short, so that 2,048 tokens can be shared among
+// four threads; later ones are long, since each takes a while to get going.
+inline constexpr std::int64_t kShortSegments = 4, kShortSegmentPages = 16, kSegmentPages = 32;
+static_assert(kShortSegmentPages % kSpanPages == 0 && kSegmentPages % kSpanPages == 0);
+constexpr std::int64_t segment_begin(std::int64_t segment) {
+  const std::int64_t later = segment - kShortSegments;
+  return (later <= 0 ? segment * kShortSegmentPages : kShortSegments * kShortSegmentPages + later * kSegmentPages) *
+         kPageTokens;
+}
+constexpr std::int64_t segment_of(std::int64_t position) {
+  const std::int64_t later = position - segment_begin(kShortSegments);
+  return later < 0 ? position / (kShortSegmentPages * kPageTokens)
+                   : kShortSegments + later / (kSegmentPages * kPageTokens);
+}
 
 // Rows of one sequence in one page: they read the same version of every page.
 struct Piece {

@@ -40,12 +40,13 @@ std::vector<float> part_of(const std::vector<float>& all, std::int64_t row, std:
   return {all.begin() + row * width, all.begin() + (row + rows) * width};
 }
 
-TEST(SameBits, OneRowOrManyOnAnyNumberOfThreads) {
+// Around a border of segments, with tokens kept by eviction and without.
+void expect_one_row_or_many(std::int64_t border, std::int64_t most_kept) {
   ThreadPool one(1), five(5);
-  const std::int64_t length = 1100, first = 960;
+  const std::int64_t length = border + 76, first = border - 64;
   for (const CacheShape& s : shapes()) {
     const std::int64_t width = s.q_heads * s.query_dim(), out_width = s.q_heads * s.value_dim;
-    for (const std::int64_t kept : {0, 545}) {
+    for (const std::int64_t kept : {std::int64_t{0}, most_kept}) {
       const TestSequence sequence(s, length, 1, kept, kept > 0 ? 512 : 0);
       const auto q = random_floats((length - first) * width, 3), q_sinks = random_floats((length - first) * width, 4);
       for (const Ops* ops : attention_ops()) {
@@ -54,8 +55,8 @@ TEST(SameBits, OneRowOrManyOnAnyNumberOfThreads) {
         if (kept > 0) {
           EXPECT_EQ(together, attend(*ops, s, {&all, 1}, five, q, q_sinks)) << ops->name << " " << describe(s);
         }
-        for (const std::int64_t position : {991, 992, 1023, 1024, 1099}) {
-          const std::int64_t row = position - first, rows = position == 992 ? 33 : 1;
+        for (const std::int64_t position : {border - 33, border - 32, border - 1, border, length - 1}) {
+          const std::int64_t row = position - first, rows = position == border - 32 ? 33 : 1;
           const KvRows some{0, rows, position, sequence.table()};
           const auto alone =
               attend(*ops, s, {&some, 1}, one, part_of(q, row, rows, width), part_of(q_sinks, row, rows, width));
@@ -67,6 +68,10 @@ TEST(SameBits, OneRowOrManyOnAnyNumberOfThreads) {
     }
   }
 }
+
+TEST(SameBits, OneRowOrManyOnAnyNumberOfThreads) { expect_one_row_or_many(1024, 545); }
+TEST(SameBits, OneRowOrManyWhereSegmentsBecomeLong) { expect_one_row_or_many(2048, 2100); }
+TEST(SameBits, OneRowOrManyInLongSegments) { expect_one_row_or_many(3072, 3100); }
 
 // Sequences that share whole segments, parts of them or nothing, next to one another and in any order.
 TEST(SameBits, AloneOrInABatchWithASharedPrefixOrACopyOfIt) {
