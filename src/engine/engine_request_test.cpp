@@ -261,15 +261,6 @@ TEST(EngineRequest, CancellingGivesEverythingBack) {
   EXPECT_EQ(engine.stats().bytes_used, 0u);
 }
 
-TEST(EngineRequest, StreamsOutliveTheEngine) {
-  std::optional<Stream> stream;
-  {
-    Engine engine = start(load("llama"));
-    stream.emplace(*engine.submit(ask(prompt(40), 100)));
-  }
-  EXPECT_TRUE(stream->wait().ok());
-}
-
 TEST(EngineRequest, KeptPromptsOutliveOthersUntilTheRoomIsNeeded) {
   EngineOptions options;
   options.cache.bytes = 400 << 10;

@@ -1,4 +1,5 @@
 // However requests meet in the engine, each is answered as if it were alone.
+#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -151,6 +152,15 @@ TEST_P(EngineOf, RunningOutOfMemoryIsAPause) {
     EXPECT_TRUE(streams[i].report().ok());
     EXPECT_EQ(answers[i], run(roomy, requests[i]).choices[0].tokens) << i;
   }
+}
+
+TEST(Engine, StreamsOutliveTheEngine) {
+  std::optional<Stream> stream;
+  {
+    Engine engine = start(load("llama"));
+    stream.emplace(*engine.submit(ask(prompt(40), 100)));
+  }
+  EXPECT_TRUE(stream->wait().ok());
 }
 
 }  // namespace
