@@ -76,7 +76,7 @@ Result<std::shared_ptr<const Model>> ModelOptions::load() const {
   return Model::load(*found, {keep_packed});
 }
 
-Result<Session> ModelOptions::open(std::shared_ptr<const Model> model, std::int64_t at_least) const {
+Result<Session> ModelOptions::open(const std::shared_ptr<const Model>& model, std::int64_t at_least) const {
   // Pages are taken as they are needed. The flat cache reserves its whole length: its default stays moderate.
   constexpr std::int64_t kDefaultFlatContext = 4096;
   SessionOptions options;

@@ -39,7 +39,7 @@ struct ModelOptions {
   void add_all_but_the_path_to(CLI::App& app);
   Result<std::shared_ptr<const Model>> load() const;
   // at_least: tokens the command knows it needs.
-  Result<Session> open(std::shared_ptr<const Model> model, std::int64_t at_least) const;
+  Result<Session> open(const std::shared_ptr<const Model>& model, std::int64_t at_least) const;
 };
 
 // -m, else QUIRE_MODEL, else the models/ folder of the checkout or of the current folder.
