@@ -112,12 +112,18 @@ void pack_joined(DType type, const std::byte* rows, std::int64_t count, std::int
   });
 }
 
-template <class F, int kRows>
+// Rows that are multiplied together, and panels: what is spread of a row is multiplied with each panel, and what is
+// loaded of a panel with each row. Machines load as many vectors as they multiply, so neither may be one where there
+// are more; sums of both blocks of a pair at once are enough not to wait for one another.
+constexpr int kJoinedRows = 4, kJoinedPanels = 2;
+
+template <class F, int kRows, int kPanels>
 QUIRE_INLINE void dot_joined(const std::byte* panel, const QuantizedRows& x, std::int64_t row, const PanelOutput& to) {
   using J = Joined<F>;
   const std::int64_t pairs = x.cols / (2 * kBlock), in_tile = row % kTileRows;
   const std::int64_t place = row / kTileRows * pairs * kTileRows + in_tile;  // counted in rows of pairs
-  const auto* at = reinterpret_cast<const std::uint8_t*>(panel);
+  const std::int64_t panel_bytes = J::panel_bytes(x.cols);
+  const auto* at = reinterpret_cast<const std::uint8_t*>(panel);  // in the first panel
   const std::int8_t* q = x.bytes + (row / kTileRows * 2 * pairs * kTileRows + in_tile) * kBlock;
   const std::int32_t* starts = x.joined.starts + 2 * (place - in_tile) + in_tile;
   const std::int32_t* steps = x.joined.steps + place;
@@ -127,106 +133,119 @@ QUIRE_INLINE void dot_joined(const std::byte* panel, const QuantizedRows& x, std
       __builtin_prefetch(at + kAheadBytes + line);
     }
   };
-  const auto spread_int = [](const std::int32_t* p) QUIRE_LAMBDA { return _mm512_set1_epi32(*p); };
+  const auto of_panel = [&](auto p, std::int64_t offset)
+                            QUIRE_LAMBDA { return _mm512_loadu_si512(at + p * panel_bytes + offset); };
+  // Once for all panels: compilers would rather load it with every product.
+  const auto spread_int = [](const void* from) QUIRE_LAMBDA {
+    std::int32_t number;
+    std::memcpy(&number, from, sizeof number);
+    __m512i spread = _mm512_set1_epi32(number);
+    if constexpr (kPanels > 1) asm("" : "+v"(spread));
+    return spread;
+  };
+  const auto each_sum = [](auto&& body) QUIRE_LAMBDA {
+    unrolled<kRows>([&](auto r) QUIRE_LAMBDA { unrolled<kPanels>([&](auto p) QUIRE_LAMBDA { body(r, p); }); });
+  };
   const __m512i low = _mm512_set1_epi8(15), high = _mm512_set1_epi8(static_cast<char>(0xf0));
   const __m512i half_turn = _mm512_set1_epi32(0x8000);
 
   // At most two products of 32512 and 4095 a pair: eight pairs fit an int32.
   constexpr std::int64_t kPairsAtOnce = 8;
-  __m512 sums[kRows];
-  unrolled<kRows>([&](auto r) QUIRE_LAMBDA { sums[r] = _mm512_setzero_ps(); });
+  __m512 sums[kRows][kPanels];
+  each_sum([&](auto r, auto p) QUIRE_LAMBDA { sums[r][p] = _mm512_setzero_ps(); });
   for (std::int64_t begin = 0; begin < pairs; begin += kPairsAtOnce) {
-    __m512i scaled[kRows];
-    unrolled<kRows>([&](auto r) QUIRE_LAMBDA { scaled[r] = _mm512_setzero_si512(); });
+    __m512i scaled[kRows][kPanels];
+    each_sum([&](auto r, auto p) QUIRE_LAMBDA { scaled[r][p] = _mm512_setzero_si512(); });
     for (std::int64_t i = begin; i < pairs && i < begin + kPairsAtOnce; ++i) {
-      __m512i both[kRows];
-      const auto add_four = [&](auto j, __m512i codes, const std::int8_t* bytes, __m512i(&to_sums)[kRows])
-                                QUIRE_LAMBDA {
-                                  unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
-                                    std::int32_t four;
-                                    std::memcpy(&four, bytes + r * kBlock + 4 * j, sizeof four);
-                                    to_sums[r] = _mm512_dpbusd_epi32(to_sums[r], codes, _mm512_set1_epi32(four));
-                                  });
-                                };
-      const auto codes_of = [&](auto j, __m512i mask)
-                                QUIRE_LAMBDA { return _mm512_and_si512(_mm512_loadu_si512(at + 64 * j), mask); };
-      const std::int8_t* second_q = q + kTileRows * kBlock;
-      // The second block's codes are 16-fold: 12 bits more, and its sums are in the high halves.
-      if constexpr (kRows <= 4) {
-        // Few rows wait for their own sums: the two blocks' are made side by side.
-        __m512i second[kRows];
-        unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
-          both[r] = spread_int(starts + kTileRows + r);
-          second[r] = spread_int(starts + r);
-        });
-        unrolled<8>([&](auto j) QUIRE_LAMBDA {
-          fetch_later(64 * j, 64);
-          add_four(j, codes_of(j, low), q, both);
-          add_four(j, codes_of(j, high), second_q, second);
-        });
-        unrolled<kRows>([&](auto r)
-                            QUIRE_LAMBDA { both[r] = _mm512_add_epi32(both[r], _mm512_slli_epi32(second[r], 12)); });
-      } else {
-        unrolled<kRows>([&](auto r) QUIRE_LAMBDA { both[r] = spread_int(starts + r); });
-        unrolled<8>([&](auto j) QUIRE_LAMBDA { add_four(j, codes_of(j, high), second_q, both); });
-        unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
-          both[r] = _mm512_add_epi32(_mm512_slli_epi32(both[r], 12), spread_int(starts + kTileRows + r));
-        });
-        unrolled<8>([&](auto j) QUIRE_LAMBDA { add_four(j, codes_of(j, low), q, both); });
-      }
-      fetch_later(J::kCodeBytes, J::kPairBytes - J::kCodeBytes);
-      // The first block's sums started half a turn up, so that none borrowed from the second's.
-      const __m512i scales = _mm512_loadu_si512(at + J::kCodeBytes);
+      __m512i first[kRows][kPanels], second[kRows][kPanels];
       unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
-        scaled[r] = _mm512_dpwssd_epi32(scaled[r], _mm512_xor_si512(both[r], half_turn),
-                                        _mm512_mulhrs_epi16(scales, spread_int(steps + r)));
+        const __m512i of_first = spread_int(starts + kTileRows + r), of_second = spread_int(starts + r);
+        unrolled<kPanels>([&](auto p) QUIRE_LAMBDA {
+          first[r][p] = of_first;
+          second[r][p] = of_second;
+        });
+      });
+      const auto add_four = [&](auto j, __m512i mask, const std::int8_t* bytes,
+                                __m512i(&to_sums)[kRows][kPanels]) QUIRE_LAMBDA {
+        __m512i codes[kPanels];
+        unrolled<kPanels>([&](auto p) QUIRE_LAMBDA { codes[p] = _mm512_and_si512(of_panel(p, 64 * j), mask); });
+        unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+          const __m512i four = spread_int(bytes + r * kBlock + 4 * j);
+          unrolled<kPanels>([&](auto p)
+                                QUIRE_LAMBDA { to_sums[r][p] = _mm512_dpbusd_epi32(to_sums[r][p], codes[p], four); });
+        });
+      };
+      unrolled<8>([&](auto j) QUIRE_LAMBDA {
+        fetch_later(64 * j, 64);
+        add_four(j, low, q, first);
+        add_four(j, high, q + kTileRows * kBlock, second);
+      });
+      fetch_later(J::kCodeBytes, J::kPairBytes - J::kCodeBytes);
+      __m512i scales[kPanels];
+      unrolled<kPanels>([&](auto p) QUIRE_LAMBDA { scales[p] = of_panel(p, J::kCodeBytes); });
+      unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+        const __m512i step = spread_int(steps + r);
+        unrolled<kPanels>([&](auto p) QUIRE_LAMBDA {
+          // The second block's codes are 16-fold: 12 bits more, and its sums are in the high halves. The first block's
+          // started half a turn up, so that none borrowed from the second's.
+          const __m512i both = _mm512_add_epi32(first[r][p], _mm512_slli_epi32(second[r][p], 12));
+          scaled[r][p] = _mm512_dpwssd_epi32(scaled[r][p], _mm512_xor_si512(both, half_turn),
+                                             _mm512_mulhrs_epi16(scales[p], step));
+        });
       });
       at += J::kPairBytes;
       q += 2 * kTileRows * kBlock;
       starts += 2 * kTileRows;
       steps += kTileRows;
     }
-    unrolled<kRows>([&](auto r) QUIRE_LAMBDA { sums[r] = _mm512_add_ps(sums[r], _mm512_cvtepi32_ps(scaled[r])); });
+    each_sum([&](auto r, auto p)
+                 QUIRE_LAMBDA { sums[r][p] = _mm512_add_ps(sums[r][p], _mm512_cvtepi32_ps(scaled[r][p])); });
   }
 
-  __m512 minima[kRows];
-  unrolled<kRows>([&](auto r) QUIRE_LAMBDA { minima[r] = _mm512_setzero_ps(); });
+  __m512 minima[kRows][kPanels];
+  each_sum([&](auto r, auto p) QUIRE_LAMBDA { minima[r][p] = _mm512_setzero_ps(); });
   if constexpr (F::kMinima) {
     constexpr std::int64_t kMinimaAtOnce = 16;  // products of 16253 and 4095
     const std::int32_t* byte_sums = x.joined.sums + place;
     for (std::int64_t begin = 0; begin < pairs; begin += kMinimaAtOnce) {
-      __m512i whole[kRows];
-      unrolled<kRows>([&](auto r) QUIRE_LAMBDA { whole[r] = _mm512_setzero_si512(); });
+      __m512i whole[kRows][kPanels];
+      each_sum([&](auto r, auto p) QUIRE_LAMBDA { whole[r][p] = _mm512_setzero_si512(); });
       for (std::int64_t i = begin; i < pairs && i < begin + kMinimaAtOnce; ++i) {
         fetch_later(0, J::kMinimaBytes);
-        const __m512i min = _mm512_loadu_si512(at);
-        unrolled<kRows>([&](auto r)
-                            QUIRE_LAMBDA { whole[r] = _mm512_dpwssd_epi32(whole[r], min, spread_int(byte_sums + r)); });
+        unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+          const __m512i sum = spread_int(byte_sums + r);
+          unrolled<kPanels>([&](auto p)
+                                QUIRE_LAMBDA { whole[r][p] = _mm512_dpwssd_epi32(whole[r][p], of_panel(p, 0), sum); });
+        });
         at += J::kMinimaBytes;
         byte_sums += kTileRows;
       }
-      unrolled<kRows>([&](auto r) QUIRE_LAMBDA { minima[r] = _mm512_add_ps(minima[r], _mm512_cvtepi32_ps(whole[r])); });
+      each_sum([&](auto r, auto p)
+                   QUIRE_LAMBDA { minima[r][p] = _mm512_add_ps(minima[r][p], _mm512_cvtepi32_ps(whole[r][p])); });
     }
   }
 
   fetch_later(0, J::kUnitBytes);
-  const auto* units = reinterpret_cast<const float*>(at);
-  const __m512 unit = _mm512_loadu_ps(units), min_unit = _mm512_loadu_ps(units + kPanelRows);
-  RowSums<kRows> products;
-  unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
-    const __m512 of_weights = _mm512_fmadd_ps(sums[r], unit, _mm512_mul_ps(minima[r], min_unit));
-    products[r][0] = _mm512_mul_ps(of_weights, _mm512_set1_ps(x.joined.unit[row + r]));
+  unrolled<kPanels>([&](auto p) QUIRE_LAMBDA {
+    const auto* units = reinterpret_cast<const float*>(at + p * panel_bytes);
+    const __m512 unit = _mm512_loadu_ps(units), min_unit = _mm512_loadu_ps(units + kPanelRows);
+    RowSums<kRows> products;
+    unrolled<kRows>([&](auto r) QUIRE_LAMBDA {
+      const __m512 of_weights = _mm512_fmadd_ps(sums[r][p], unit, _mm512_mul_ps(minima[r][p], min_unit));
+      products[r][0] = _mm512_mul_ps(of_weights, _mm512_set1_ps(x.joined.unit[row + r]));
+    });
+    store_products<kRows>(products, to.panel(p));
   });
-  store_products<kRows>(products, to);
 }
 
 // x by value: as in multiply_panels_with.
 void multiply_joined(DType type, PanelProducts p, QuantizedRows x, std::int64_t rows) {
   with_format(type, [=]<class F>(F) {
     if constexpr (Joined<F>::kFits) {
-      each_tile(p, Joined<F>::panel_bytes(x.cols), rows,
-                [&](auto count, std::int64_t row, const std::byte* panel, const PanelOutput& to)
-                    QUIRE_LAMBDA { dot_joined<F, count>(panel, x, row, to); });
+      each_tile<kJoinedRows, kJoinedPanels>(
+          p, Joined<F>::panel_bytes(x.cols), rows,
+          [&](auto count, auto panels, std::int64_t row, const std::byte* panel, const PanelOutput& to)
+              QUIRE_LAMBDA { dot_joined<F, count, panels>(panel, x, row, to); });
     }
   });
 }

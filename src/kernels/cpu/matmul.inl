@@ -108,6 +108,12 @@ struct PanelOutput {
   const float* bias;     // or null
   std::int64_t outputs;  // lanes that are any
   bool add;              // to what is there
+
+  // The same of the panel so many panels on.
+  QUIRE_INLINE PanelOutput panel(std::int64_t number) const {
+    const std::int64_t lanes = number * kPanelRows;
+    return {out + lanes, stride, bias != nullptr ? bias + lanes : nullptr, outputs - lanes, add};
+  }
 };
 
 QUIRE_INLINE LaneFloats load_lanes(const float* from) {
@@ -181,20 +187,25 @@ QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::
 // As many rows at a time as have registers for their sums.
 constexpr int kMostRows = kLaneVectors == 1 ? 8 : 4;
 
-// body(rows at a time, first row, panel, where its products with them go), of all rows and panels.
-template <class Body>
+// body(rows, panels at a time, first row, panel, where its products with them go), of all rows and panels. A single row
+// takes a panel at a time: its weights come from memory, in the order in which they lie there.
+template <int kRowsAtOnce, int kPanelsAtOnce, class Body>
 QUIRE_INLINE void each_tile(const PanelProducts& p, std::int64_t panel_bytes, std::int64_t rows, Body&& body) {
   std::int64_t row = 0;
   const auto all_panels = [&](auto count) QUIRE_LAMBDA {
-    for (std::int64_t n = 0; n < p.outputs; n += kPanelRows) {
-      const float* bias = p.bias != nullptr ? p.bias + n : nullptr;
-      body(count, row, p.panels + n / kPanelRows * panel_bytes,
-           PanelOutput{p.out + row * p.stride + n, p.stride, bias, p.outputs - n, p.add});
-    }
+    constexpr std::int64_t kOutputs = (count > 1 ? kPanelsAtOnce : 1) * kPanelRows;
+    const PanelOutput first{p.out + row * p.stride, p.stride, p.bias, p.outputs, p.add};
+    std::int64_t n = 0;
+    const auto some_panels = [&](auto panels) QUIRE_LAMBDA {
+      body(count, panels, row, p.panels + n / kPanelRows * panel_bytes, first.panel(n / kPanelRows));
+      n += panels * kPanelRows;
+    };
+    while (p.outputs - n > kOutputs - kPanelRows) some_panels(std::integral_constant<int, kOutputs / kPanelRows>{});
+    while (n < p.outputs) some_panels(std::integral_constant<int, 1>{});
     row += count;
   };
-  while (rows - row >= kMostRows) all_panels(std::integral_constant<int, kMostRows>{});
-  if (kMostRows > 4 && rows - row >= 4) all_panels(std::integral_constant<int, 4>{});
+  while (rows - row >= kRowsAtOnce) all_panels(std::integral_constant<int, kRowsAtOnce>{});
+  if (kRowsAtOnce > 4 && rows - row >= 4) all_panels(std::integral_constant<int, 4>{});
   if (rows - row == 3) return all_panels(std::integral_constant<int, 3>{});
   if (rows - row == 2) return all_panels(std::integral_constant<int, 2>{});
   if (rows - row == 1) all_panels(std::integral_constant<int, 1>{});
@@ -204,9 +215,9 @@ QUIRE_INLINE void each_tile(const PanelProducts& p, std::int64_t panel_bytes, st
 template <class Activations>
 QUIRE_INLINE void multiply_panels_with(DType type, PanelProducts p, QuantizedRows x, std::int64_t rows) {
   with_format(type, [=]<class F>(F) {
-    each_tile(p, x.cols / kBlock * Panel<F>::kBlockBytes, rows,
-              [&](auto count, std::int64_t row, const std::byte* panel, const PanelOutput& to)
-                  QUIRE_LAMBDA { dot_rows<F, count, Activations>(panel, x, row, to); });
+    each_tile<kMostRows, 1>(p, x.cols / kBlock * Panel<F>::kBlockBytes, rows,
+                            [&](auto count, auto, std::int64_t row, const std::byte* panel, const PanelOutput& to)
+                                QUIRE_LAMBDA { dot_rows<F, count, Activations>(panel, x, row, to); });
   });
 }
 
