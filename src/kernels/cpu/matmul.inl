@@ -191,24 +191,27 @@ constexpr int kMostRows = kLaneVectors == 1 ? 8 : 4;
 // takes a panel at a time: its weights come from memory, in the order in which they lie there.
 template <int kRowsAtOnce, int kPanelsAtOnce, class Body>
 QUIRE_INLINE void each_tile(const PanelProducts& p, std::int64_t panel_bytes, std::int64_t rows, Body&& body) {
-  std::int64_t row = 0;
-  const auto all_panels = [&](auto count) QUIRE_LAMBDA {
+  const auto all_panels = [&](auto count, std::int64_t row) QUIRE_LAMBDA {
     constexpr std::int64_t kOutputs = (count > 1 ? kPanelsAtOnce : 1) * kPanelRows;
     const PanelOutput first{p.out + row * p.stride, p.stride, p.bias, p.outputs, p.add};
-    std::int64_t n = 0;
-    const auto some_panels = [&](auto panels) QUIRE_LAMBDA {
+    const auto some_panels = [&](auto panels, std::int64_t n) QUIRE_LAMBDA {
       body(count, panels, row, p.panels + n / kPanelRows * panel_bytes, first.panel(n / kPanelRows));
-      n += panels * kPanelRows;
     };
-    while (p.outputs - n > kOutputs - kPanelRows) some_panels(std::integral_constant<int, kOutputs / kPanelRows>{});
-    while (n < p.outputs) some_panels(std::integral_constant<int, 1>{});
-    row += count;
+    std::int64_t n = 0;
+    for (; p.outputs - n > kOutputs - kPanelRows; n += kOutputs) {
+      some_panels(std::integral_constant<int, kOutputs / kPanelRows>{}, n);
+    }
+    for (; n < p.outputs; n += kPanelRows) some_panels(std::integral_constant<int, 1>{}, n);
   };
-  while (rows - row >= kRowsAtOnce) all_panels(std::integral_constant<int, kRowsAtOnce>{});
-  if (kRowsAtOnce > 4 && rows - row >= 4) all_panels(std::integral_constant<int, 4>{});
-  if (rows - row == 3) return all_panels(std::integral_constant<int, 3>{});
-  if (rows - row == 2) return all_panels(std::integral_constant<int, 2>{});
-  if (rows - row == 1) all_panels(std::integral_constant<int, 1>{});
+  std::int64_t row = 0;
+  for (; rows - row >= kRowsAtOnce; row += kRowsAtOnce) all_panels(std::integral_constant<int, kRowsAtOnce>{}, row);
+  if (kRowsAtOnce > 4 && rows - row >= 4) {
+    all_panels(std::integral_constant<int, 4>{}, row);
+    row += 4;
+  }
+  if (rows - row == 3) return all_panels(std::integral_constant<int, 3>{}, row);
+  if (rows - row == 2) return all_panels(std::integral_constant<int, 2>{}, row);
+  if (rows - row == 1) all_panels(std::integral_constant<int, 1>{}, row);
 }
 
 // x by value: its fields stay in registers, which they would not if a store could change them.
