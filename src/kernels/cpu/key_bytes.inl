@@ -41,10 +41,10 @@ QUIRE_INLINE void make_key_scales(__m256i largest, float* scales, __m512& invers
 
 // The byte of each float that rounding to a whole number leaves lowest, of four side by side.
 QUIRE_INLINE __m512i low_bytes(__m512 a, __m512 b, __m512 c, __m512 d) {
-  const __m512i second = _mm512_slli_epi32(_mm512_castps_si512(b), 8), third = _mm512_castps_si512(c),
-                fourth = _mm512_slli_epi32(_mm512_castps_si512(d), 8);
-  const __m512i front = _mm512_mask_blend_epi8(0x2222222222222222u, _mm512_castps_si512(a), second);
-  const __m512i back = _mm512_mask_blend_epi8(0x2222222222222222u, third, fourth);
+  const __m512i first = _mm512_castps_si512(a), third = _mm512_castps_si512(c), byte = _mm512_set1_epi32(256);
+  // Of each the low 16 bits are small whole numbers, which a product moves up by a byte and adds.
+  const __m512i front = _mm512_dpwssd_epi32(first, _mm512_castps_si512(b), byte);
+  const __m512i back = _mm512_dpwssd_epi32(third, _mm512_castps_si512(d), byte);
   return _mm512_mask_blend_epi16(0xAAAAAAAAu, front, _mm512_slli_epi32(back, 16));
 }
 
@@ -84,11 +84,15 @@ ByteTile make_key_bytes_of_f16(const std::byte* tile, std::int64_t dim, const st
   const __m512 magic = _mm512_set1_ps(0x1.8p23f + static_cast<float>(kBytesOffset));
   for (std::int64_t begin = 0; begin < dim; begin += kByteDims, scales += kLine) {
     const std::int64_t end = begin + kByteDims < dim ? begin + kByteDims : dim;
-    __m512i largest = _mm512_setzero_si512();
-    for (std::int64_t d = begin; d < end; ++d) {
-      const __m512i size = _mm512_and_si512(_mm512_loadu_si512(tile + d * kLineBytes), _mm512_set1_epi16(0x7FFF));
-      largest = _mm512_max_epu16(largest, size);
+    __m512i largest_of[kByteLines] = {};
+    for (std::int64_t d = begin; d < end; d += kByteLines) {
+      unrolled<kByteLines>([&](auto i) QUIRE_LAMBDA {
+        const __m512i line = _mm512_loadu_si512(tile + (d + i) * kLineBytes);
+        largest_of[i] = _mm512_max_epu16(largest_of[i], _mm512_and_si512(line, _mm512_set1_epi16(0x7FFF)));
+      });
     }
+    const __m512i largest = _mm512_max_epu16(_mm512_max_epu16(largest_of[0], largest_of[1]),
+                                             _mm512_max_epu16(largest_of[2], largest_of[3]));
     __m512 inverse[2];
     make_key_scales(_mm512_castsi512_si256(largest), scales, inverse[0]);
     make_key_scales(_mm512_extracti64x4_epi64(largest, 1), scales + 16, inverse[1]);
