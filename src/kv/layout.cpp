@@ -17,10 +17,10 @@ constexpr std::int64_t kMostLayers = 4096, kMostHeads = 4096, kMostDim = 65536;
 KvPageLayout page_layout(const KvGroupSpec& spec, KvFormat keys, KvFormat values) {
   const std::int64_t key_tile = info(keys).tile_bytes(KvOrder::lanes, spec.key_dim);
   const std::int64_t value_tile = info(values).tile_bytes(KvOrder::rows, spec.value_dim);
-  const std::int64_t layer = spec.kv_heads * (key_tile + value_tile);
+  const std::int64_t head = key_tile + value_tile, layer = spec.kv_heads * head;
   KvPageLayout page;
-  page.keys = {keys, KvOrder::lanes, spec.key_dim, 0, layer, key_tile};
-  page.values = {values, KvOrder::rows, spec.value_dim, spec.kv_heads * key_tile, layer, value_tile};
+  page.keys = {keys, KvOrder::lanes, spec.key_dim, 0, layer, head};
+  page.values = {values, KvOrder::rows, spec.value_dim, key_tile, layer, head};
   page.bytes = (spec.layers * layer + kPageAlignment - 1) / kPageAlignment * kPageAlignment;
   page.latent = spec.latent;
   return page;

@@ -1,8 +1,8 @@
 // From the shape of a layer group to where every byte of its pages lies.
 //
-//   page:   layer 0 [keys: head 0 | head 1 | ...] [values: head 0 | head 1 | ...]   layer 1 ...
+//   page:   layer 0 [head 0: keys | values] [head 1: keys | values] ...   layer 1 ...
 //
-// Layer by layer, because attention reads one layer of many pages; a tile is contiguous.
+// Layer by layer, because attention reads one layer of many pages; what it reads one after the other lies together.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace quire {
 
 // Raised whenever pages of some format come to lie differently: what was stored before is then of no use.
-inline constexpr std::uint64_t kPageLayoutVersion = 1;
+inline constexpr std::uint64_t kPageLayoutVersion = 2;
 
 // Pages that hold so many tokens, the last one perhaps in part.
 constexpr std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }

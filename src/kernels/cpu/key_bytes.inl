@@ -30,13 +30,13 @@ QUIRE_INLINE __m512 floats_of_f16(const std::byte* at) {
 
 // Largest sizes of sixteen tokens to scales and their inverses; NaN where one was not finite. Sizes of f16 are in the
 // order of their bits.
-QUIRE_INLINE void make_key_scales(__m256i largest, float* scales, __m512& inverse) {
+QUIRE_INLINE void make_key_scales(__m256i largest, __m512& scales, __m512& inverse) {
   const __m512 size = _mm512_cvtph_ps(largest);
   const __mmask16 finite = _mm256_cmplt_epu16_mask(largest, _mm256_set1_epi16(0x7C00));
   const __mmask16 some = _mm256_test_epi16_mask(largest, largest);
   inverse = _mm512_maskz_div_ps(finite & some, _mm512_set1_ps(127.f), size);
   const __m512 scale = _mm512_mul_ps(size, _mm512_set1_ps(1 / 127.f));
-  _mm512_store_ps(scales, _mm512_mask_blend_ps(finite, _mm512_set1_ps(__builtin_nanf("")), scale));
+  scales = _mm512_mask_blend_ps(finite, _mm512_set1_ps(__builtin_nanf("")), scale);
 }
 
 // The byte of each float that rounding to a whole number leaves lowest, of four side by side.
@@ -71,42 +71,51 @@ ByteTile make_key_bytes(const TileLayout& l, const std::byte* tile, const std::b
   return made;
 }
 
-// following: what is read after the tile.
-ByteTile make_key_bytes_of_f16(const std::byte* tile, std::int64_t dim, const std::byte* next,
-                               const std::byte* following, float* scratch) {
-  constexpr std::int64_t kLineBytes = 2 * kLine;
-  auto* codes = reinterpret_cast<std::uint32_t*>(scratch);
-  float* scales = scratch + dim / 4 * kLine;
-  // Half of what comes next is fetched here, which takes as long as products do.
-  constexpr int kLinesEach = kByteLines * kLineBytes / kCacheLine / 2;
-  const ByteTile made{codes, scales, dim, next + dim * kLineBytes / 2, kLinesEach};
-  // Adding 1.5 * 2^23 rounds to a whole number, which is in the low bits.
-  const __m512 magic = _mm512_set1_ps(0x1.8p23f + static_cast<float>(kBytesOffset));
-  for (std::int64_t begin = 0; begin < dim; begin += kByteDims, scales += kLine) {
-    const std::int64_t end = begin + kByteDims < dim ? begin + kByteDims : dim;
+constexpr std::int64_t kF16Line = 2 * kLine;  // bytes
+
+// What keys of f16 are multiplied by to be bytes, and what bytes are to be multiplied by, in 32 dimensions.
+struct KeyScales {
+  QUIRE_INLINE void see(const std::byte* tile, std::int64_t begin, std::int64_t end) {
     __m512i largest_of[kByteLines] = {};
     for (std::int64_t d = begin; d < end; d += kByteLines) {
       unrolled<kByteLines>([&](auto i) QUIRE_LAMBDA {
-        const __m512i line = _mm512_loadu_si512(tile + (d + i) * kLineBytes);
+        const __m512i line = _mm512_loadu_si512(tile + (d + i) * kF16Line);
         largest_of[i] = _mm512_max_epu16(largest_of[i], _mm512_and_si512(line, _mm512_set1_epi16(0x7FFF)));
       });
     }
     const __m512i largest = _mm512_max_epu16(_mm512_max_epu16(largest_of[0], largest_of[1]),
                                              _mm512_max_epu16(largest_of[2], largest_of[3]));
-    __m512 inverse[2];
-    make_key_scales(_mm512_castsi512_si256(largest), scales, inverse[0]);
-    make_key_scales(_mm512_extracti64x4_epi64(largest, 1), scales + 16, inverse[1]);
-    for (std::int64_t d = begin; d < end; d += 4, codes += kLine) {
-      fetch_with_step<kLinesEach>(next, d / 4);
-      // Sizes are read faster than lines come from the second-level cache: here there is time for it.
-      const std::byte* soon = end < dim ? tile + (d + kByteDims) * kLineBytes : following + (d - begin) * kLineBytes;
-      unrolled<kByteLines>([&](auto i) QUIRE_LAMBDA { __builtin_prefetch(soon + i * kLineBytes); });
+    make_key_scales(_mm512_castsi512_si256(largest), scale[0], inverse[0]);
+    make_key_scales(_mm512_extracti64x4_epi64(largest, 1), scale[1], inverse[1]);
+  }
+  __m512 scale[2], inverse[2];
+};
+
+// Four dimensions of 16 tokens.
+QUIRE_INLINE __m512i key_bytes_of_f16(const std::byte* lines, std::int64_t half, __m512 inverse) {
+  // Adding 1.5 * 2^23 rounds to a whole number, which is in the low bits.
+  const __m512 magic = _mm512_set1_ps(0x1.8p23f + static_cast<float>(kBytesOffset));
+  const auto rounded = [&](std::int64_t line) QUIRE_LAMBDA {
+    return _mm512_fmadd_ps(floats_of_f16(lines + line * kF16Line + 32 * half), inverse, magic);
+  };
+  return low_bytes(rounded(0), rounded(1), rounded(2), rounded(3));
+}
+
+ByteTile make_key_bytes_of_f16(const std::byte* tile, std::int64_t dim, const std::byte* next, float* scratch) {
+  auto* codes = reinterpret_cast<std::uint32_t*>(scratch);
+  float* scales = scratch + dim / 4 * kLine;
+  // Half of what comes next is fetched here, which takes as long as products do.
+  constexpr int kLinesEach = kByteLines / 2;
+  const ByteTile made{codes, scales, dim, next + dim * kF16Line / 2, kLinesEach};
+  for (std::int64_t begin = 0; begin < dim; begin += kByteDims, scales += kLine) {
+    const std::int64_t end = begin + kByteDims < dim ? begin + kByteDims : dim;
+    KeyScales keys;
+    keys.see(tile, begin, end);
+    for (std::int64_t d = begin; d < end; d += kByteLines, codes += kLine) {
+      fetch_with_step<kLinesEach>(next, d / kByteLines);
       unrolled<2>([&](auto half) QUIRE_LAMBDA {
-        const auto rounded = [&](std::int64_t line) QUIRE_LAMBDA {
-          const __m512 key = floats_of_f16(tile + (d + line) * kLineBytes + 32 * half);
-          return _mm512_fmadd_ps(key, inverse[half], magic);
-        };
-        _mm512_store_si512(codes + 16 * half, low_bytes(rounded(0), rounded(1), rounded(2), rounded(3)));
+        _mm512_store_ps(scales + 16 * half, keys.scale[half]);
+        _mm512_store_si512(codes + 16 * half, key_bytes_of_f16(tile + d * kF16Line, half, keys.inverse[half]));
       });
     }
   }
@@ -114,14 +123,14 @@ ByteTile make_key_bytes_of_f16(const std::byte* tile, std::int64_t dim, const st
 }
 
 QUIRE_INLINE ByteTile make_key_bytes(const TileLayout& l, const std::byte* tile, const std::byte* next,
-                                     const std::byte* following, float* scratch) {
+                                     float* scratch) {
   switch (l.format) {
     case KvFormat::q8:
       return make_key_bytes<KvFormat::q8>(l, tile, next, scratch);
     case KvFormat::q4:
       return make_key_bytes<KvFormat::q4>(l, tile, next, scratch);
     default:
-      return make_key_bytes_of_f16(tile, l.dim, next, following, scratch);
+      return make_key_bytes_of_f16(tile, l.dim, next, scratch);
   }
 }
 
@@ -155,6 +164,13 @@ QUIRE_INLINE void make_query_bytes(const float* x, std::int64_t stride, std::uin
   }
 }
 
+// A query's products with keys, times both scales.
+QUIRE_INLINE void add_scaled_score(__m512i total, __m512 key_scale, const std::uint32_t* query_scale, __m512& score) {
+  float scale;
+  std::memcpy(&scale, query_scale, sizeof scale);
+  score = _mm512_fmadd_ps(_mm512_cvtepi32_ps(total), _mm512_mul_ps(key_scale, _mm512_set1_ps(scale)), score);
+}
+
 // scales_at: where a query has those, after its codes.
 template <int kQueries, int kLinesEach>
 struct ScoreBytes {
@@ -180,11 +196,9 @@ struct ScoreBytes {
         });
       }
       unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
-        float scale;
-        std::memcpy(&scale, queries[i] + scales_at, sizeof scale);
         unrolled<2>([&](auto half) QUIRE_LAMBDA {
-          const __m512 both = _mm512_mul_ps(_mm512_load_ps(key_scales + 16 * half), _mm512_set1_ps(scale));
-          score[i][half] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(total[i][half]), both, score[i][half]);
+          add_scaled_score(total[i][half], _mm512_load_ps(key_scales + 16 * half), queries[i] + scales_at,
+                           score[i][half]);
         });
       });
     }

@@ -9,24 +9,23 @@ namespace {
 #if defined(__AVX512BF16__)
 
 // Four pages, the first of which is number `page`. Where few queries read them, keys and values are multiplied as soon
-// as they are made: what is fetched meanwhile has more time to come.
+// as they are made.
 void attend_span_in_short(const Stretch& s, const SoftmaxStates& states, std::int64_t page, const Passes& passes,
                           const SpanScratch& scratch) {
   const auto [first, last] = seen_by(passes);
   if (first >= last) return;
+  const bool one_group = count_queries(passes) <= kByteQueries;
   ByteTile keys[kSpanPages];
   float* key_scratch = scratch.keys;
-  SpanValues values(s, page, scratch.values);
+  SpanValues values(s, page, one_group, scratch.values);
+  const auto layout_of = [&](std::int64_t p) QUIRE_LAMBDA { return (s.tiles[page + p].packed ? &s.packed : &s.wide); };
   const auto make_keys = [&](std::int64_t p) QUIRE_LAMBDA {
     const PageTiles& tiles = s.tiles[page + p];
-    const TileLayout& layout = (tiles.packed ? s.packed : s.wide).keys;
-    const PageTiles* after = coming_tiles(s, page + p + 1);
-    const std::byte* following = after != nullptr ? after->keys : tiles.values;
-    keys[p] = make_key_bytes(layout, tiles.keys, tiles_ahead(s, page + p).keys, following, key_scratch);
-    key_scratch += byte_tile_floats(layout.dim);
+    const TileLayout& layout = layout_of(p)->keys;
+    keys[p] = make_key_bytes(layout, tiles.keys, one_group ? tiles.values : tiles_ahead(s, page + p).keys, key_scratch);
+    if (!one_group) key_scratch += byte_tile_floats(layout.dim);
   };
   const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;
-  const bool one_group = count_queries(passes) <= kByteQueries;
   if (!one_group) {
     for (std::int64_t p = first_page; p < end_page; ++p) make_keys(p);
     for (std::int64_t p = first_page; p < end_page; ++p) values.make(p, first, last);
@@ -38,11 +37,17 @@ void attend_span_in_short(const Stretch& s, const SoftmaxStates& states, std::in
     for (int i = 0; i < group.count; ++i)
       queries[i] = s.query_bytes + group.query[i] * short_query_words(s.query_stride);
     for (std::int64_t p = group.first / kLine; p * kLine < group.last; ++p) {
-      if (one_group) make_keys(p);
       float* scores[kByteQueries] = {};
       for (int i = 0; i < group.count; ++i) scores[i] = at_hand.scores[i] + p * kLine;
-      const int lines_each = first_group ? keys[p].lines_each : 0;
-      ByLinesAndQueries<ScoreBytes>::with(lines_each, group.count)(keys[p], queries, s.query_stride / 4, scores);
+      if (const TileLayout& layout = layout_of(p)->keys; one_group && layout.format == KvFormat::f16) {
+        const PageTiles& tiles = s.tiles[page + p];
+        kByFewQueries<ScoreKeysOfF16>[group.count - 1](tiles.keys, layout.dim, tiles.values, queries,
+                                                       s.query_stride / 4, scores);
+      } else {
+        if (one_group) make_keys(p);
+        const int lines_each = first_group ? keys[p].lines_each : 0;
+        ByLinesAndQueries<ScoreBytes>::with(lines_each, group.count)(keys[p], queries, s.query_stride / 4, scores);
+      }
       for (int i = 0; s.softcap > 0 && i < group.count; ++i) cap_scores(scores[i], s.softcap);
     }
     if (values.any_in_bytes()) {

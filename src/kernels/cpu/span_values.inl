@@ -16,9 +16,10 @@ QUIRE_INLINE bool reads_short(const PageTileLayouts& layout) {
 
 class SpanValues {
  public:
-  SpanValues(const Stretch& s, std::int64_t page, float* scratch)
+  SpanValues(const Stretch& s, std::int64_t page, bool one_group, float* scratch)
       : s_(s),
         page_(page),
+        one_group_(one_group),
         pairs_(reinterpret_cast<std::uint32_t*>(take(scratch, kSpanTokens / 2 * s.value_stride))),
         codes_(reinterpret_cast<std::uint32_t*>(take(scratch, kSpanTokens / 4 * s.value_stride))),
         scratch_(scratch) {}
@@ -27,7 +28,7 @@ class SpanValues {
   QUIRE_INLINE void make(std::int64_t p, std::int64_t first, std::int64_t last) {
     const TileLayout& l = layout(p);
     const std::byte* tile = s_.tiles[page_ + p].values;
-    next_.tiles[p] = tiles_ahead(s_, page_ + p).values;
+    next_.tiles[p] = next(p);
     std::uint32_t* codes = codes_ + p * (kLine / 4) * s_.value_stride;
     if (l.format == KvFormat::q8) {
       make_value_bytes<KvFormat::q8>(l, tile, codes);
@@ -55,9 +56,14 @@ class SpanValues {
   // The same for the only group, each page made when its turn comes. The sums of bytes are rounded once for all.
   QUIRE_INLINE void make_and_add(const SoftmaxStates& states, const QueryGroup& group, GroupAtHand& at_hand) {
     for (std::int64_t p = group.first / kLine, end; p * kLine < group.last; p = end) {
-      end = in_bytes(p) ? end_of_alike(p, group.last) : p + 1;
+      if (!in_bytes(p)) {
+        add_as_made(states, group, at_hand, p);
+        end = p + 1;
+        continue;
+      }
+      end = end_of_alike(p, group.last);
       for (std::int64_t i = p; i < end; ++i) make(i, group.first, group.last);
-      add_alike(states, group, at_hand, p, end, true);
+      add_bytes(states, group, at_hand, p, end, true);
     }
   }
 
@@ -72,6 +78,30 @@ class SpanValues {
     std::int64_t end = p + 1;
     while (end * kLine < last && in_bytes(end) == in_bytes(p)) ++end;
     return end;
+  }
+
+  // What is read four tiles later, where one group reads a page's values after its keys, or eight.
+  QUIRE_INLINE const std::byte* next(std::int64_t p) const {
+    const PageTiles& tiles = tiles_ahead(s_, page_ + p);
+    return one_group_ ? tiles.keys : tiles.values;
+  }
+
+  // A page of f16.
+  QUIRE_INLINE void add_as_made(const SoftmaxStates& states, const QueryGroup& group, GroupAtHand& at_hand,
+                                std::int64_t p) {
+    const std::uint32_t* weights[kByteQueries] = {};
+    float* sums[kByteQueries] = {};
+    for (int i = 0; i < group.count; ++i) {
+      weights[i] = at_hand.weights[i] + p * kLine / 2;
+      sums[i] = states.out + group.query[i] * s_.value_stride;
+    }
+    const std::int64_t first = group.first - p * kLine, last = group.last - p * kLine;
+    const std::int64_t added = kByFewQueries<AddValuesOfF16>[group.count - 1](
+        s_.tiles[page_ + p].values, s_.value_stride, first > 0 ? first : 0, last < kLine ? last : kLine, next(p),
+        weights, sums);
+    if (added == s_.value_stride) return;
+    make(p, group.first, group.last);
+    add_pairs(states, group, at_hand, p, p + 1, false, added);
   }
 
   // After 32 dimensions: what was fetched with them is behind.
@@ -89,14 +119,14 @@ class SpanValues {
   }
 
   QUIRE_INLINE void add_pairs(const SoftmaxStates& states, const QueryGroup& group, const GroupAtHand& at_hand,
-                              std::int64_t first_page, std::int64_t end_page, bool fetches) {
+                              std::int64_t first_page, std::int64_t end_page, bool fetches, std::int64_t from_dim = 0) {
     const std::int64_t first = first_page * kLine, end = end_page * kLine;
     const std::int64_t from = (group.first > first ? group.first : first) / 2;
     const std::int64_t to = ((group.last < end ? group.last : end) + 1) / 2;
     const int lines_each = fetches ? 2 : 0;
     const std::uint32_t* weights[kByteQueries] = {};
     for (int i = 0; i < group.count; ++i) weights[i] = at_hand.weights[i];
-    for (std::int64_t d = 0; d < s_.value_stride; d += kLine) {
+    for (std::int64_t d = from_dim; d < s_.value_stride; d += kLine) {
       float* sums[kByteQueries] = {};
       for (int i = 0; i < group.count; ++i) sums[i] = states.out + group.query[i] * s_.value_stride + d;
       ByLinesAndQueries<AddPairs>::with(lines_each, group.count)(pairs_ + d, s_.value_stride, from, to, weights, sums,
@@ -141,6 +171,7 @@ class SpanValues {
 
   const Stretch& s_;
   std::int64_t page_;
+  bool one_group_;
   std::uint32_t* pairs_;  // [kSpanTokens / 2, dim]
   std::uint32_t* codes_;  // [kSpanTokens / 4, dim]
   float* scratch_;

@@ -1,5 +1,5 @@
 // Scores of a span become weights, a few queries at a time.
-#include "kernels/cpu/value_pairs.inl"
+#include "kernels/cpu/few_queries.inl"
 
 namespace quire {
 namespace {
@@ -91,7 +91,9 @@ struct Weighing {
       if constexpr (kFloats) _mm512_store_ps(at, weight[i]);
       total[i] = _mm512_add_ps(total[i], weight[i]);
     });
-    const __m512bh both = _mm512_cvtne2ps_pbh(weight[1], weight[0]);
+    const __m512 pair_weight = _mm512_set1_ps(kPairWeight);
+    const __m512bh both =
+        _mm512_cvtne2ps_pbh(_mm512_mul_ps(weight[1], pair_weight), _mm512_mul_ps(weight[0], pair_weight));
     _mm512_storeu_si512(weights + kLine / 2 * page, reinterpret_cast<__m512i>(both));
   }
   QUIRE_INLINE void weigh_all() {
