@@ -8,29 +8,30 @@ namespace {
 
 #if defined(__AVX512BF16__)
 
-// Keys of a page, as in make_key_bytes_of_f16 and ScoreBytes.
-template <int kQueries>
-struct ScoreKeysOfF16 {
-  static void call(const std::byte* tile, std::int64_t dim, const std::byte* next, const std::uint32_t* const* queries,
-                   std::int64_t scales_at, float* const* scores) {
+// Scores of a page, as ScoreBytes makes them of keys in memory.
+template <KvFormat kFormat, int kQueries>
+struct ScoreAsMade {
+  static void call(const TileLayout& l, const std::byte* tile, const std::byte* next,
+                   const std::uint32_t* const* queries, std::int64_t scales_at, float* const* scores) {
+    using Keys = KeysAsBytes<kFormat>;
     __m512 score[kQueries][2];
     unrolled<kQueries>([&](auto i) QUIRE_LAMBDA { score[i][0] = score[i][1] = _mm512_setzero_ps(); });
-    for (std::int64_t begin = 0; begin < dim; begin += kByteDims, scales_at += 2) {
-      const std::int64_t end = begin + kByteDims < dim ? begin + kByteDims : dim;
-      KeyScales keys;
-      keys.see(tile, begin, end);
+    fetch_scales(l, next);
+    Keys keys(l, tile);
+    for (std::int64_t begin = 0; begin < l.dim; begin += kByteDims, scales_at += 2) {
+      const std::int64_t end = begin + kByteDims < l.dim ? begin + kByteDims : l.dim;
+      keys.go_to(begin, end);
       __m512i total[kQueries][2];
       unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
         total[i][0] = total[i][1] = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][scales_at + 1]));
       });
       for (std::int64_t d = begin; d < end; d += kByteLines) {
-        fetch_with_step<kByteLines>(next, d / kByteLines);
-        unrolled<2>([&](auto half) QUIRE_LAMBDA {
-          const __m512i codes = key_bytes_of_f16(tile + d * kF16Line, half, keys.inverse[half]);
-          unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
-            const __m512i query = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][d / 4]));
-            total[i][half] = _mm512_dpbusd_epi32(total[i][half], codes, query);
-          });
+        fetch_with_step<Keys::kTileLinesEach>(next, d / kByteLines);
+        const FourLines four = keys.four(d);
+        unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+          const __m512i query = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][d / 4]));
+          total[i][0] = _mm512_dpbusd_epi32(total[i][0], four.left, query);
+          total[i][1] = _mm512_dpbusd_epi32(total[i][1], four.right, query);
         });
       }
       unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
@@ -43,6 +44,34 @@ struct ScoreKeysOfF16 {
       _mm512_storeu_ps(scores[i], score[i][0]);
       _mm512_storeu_ps(scores[i] + 16, score[i][1]);
     });
+  }
+};
+
+// Tiles of values of a span that are alike, and what is fetched meanwhile.
+struct ValueTiles {
+  const std::byte* tiles[kSpanPages];
+  const std::byte* next[kSpanPages];
+  std::int64_t first_page, end_page;
+};
+
+// 32 dimensions of bytes, from dimension d on, as AddBytes adds them from memory.
+template <KvFormat kFormat, int kQueries>
+struct AddBytesAsMade {
+  static void call(const ValueTiles& pages, std::int64_t dim, std::int64_t d, const WeightBytes* weights,
+                   const float* units, float* const* sums) {
+    constexpr std::int64_t kLineBytes = kFormat == KvFormat::q8 ? kLine : kLine / 2;
+    constexpr int kLinesEach = kByteLines * kLineBytes / kCacheLine;
+    const std::int64_t stride = dim / kLine * kLineBytes, chunk = d / kLine;
+    ByteSums<kQueries> total;
+    for (std::int64_t p = pages.first_page; p < pages.end_page; ++p) {
+      const std::byte* tile = pages.tiles[p] + chunk * kLineBytes;
+      const std::byte* next = pages.next[p] + chunk * kLine * kLineBytes;
+      for (std::int64_t t = 0; t < kLine; t += kByteLines) {
+        fetch_with_step<kLinesEach>(next, t / kByteLines);
+        total.add(four_lines<kFormat>(tile + t * stride, stride), weights, (p * kLine + t) / kByteLines);
+      }
+    }
+    total.store(units, sums);
   }
 };
 
@@ -110,7 +139,15 @@ struct AddValuesOfF16 {
 template <template <int> class Kernel>
 constexpr decltype(&Kernel<1>::call) kByFewQueries[] = {&Kernel<1>::call, &Kernel<2>::call, &Kernel<3>::call,
                                                         &Kernel<4>::call, &Kernel<5>::call, &Kernel<6>::call};
-static_assert(std::size(kByFewQueries<ScoreKeysOfF16>) == kByteQueries);
+static_assert(std::size(kByFewQueries<AddValuesOfF16>) == kByteQueries);
+
+template <KvFormat kFormat>
+struct OfFormat {
+  template <int kQueries>
+  using Score = ScoreAsMade<kFormat, kQueries>;
+  template <int kQueries>
+  using AddBytes = AddBytesAsMade<kFormat, kQueries>;
+};
 
 #endif
 

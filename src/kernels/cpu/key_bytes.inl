@@ -48,38 +48,45 @@ QUIRE_INLINE __m512i low_bytes(__m512 a, __m512 b, __m512 c, __m512 d) {
   return _mm512_mask_blend_epi16(0xAAAAAAAAu, front, _mm512_slli_epi32(back, 16));
 }
 
+// Keys of 32 dimensions as bytes, four dimensions at a time, and their scales; of tokens 0-15 and 16-31.
 template <KvFormat kFormat>
-ByteTile make_key_bytes(const TileLayout& l, const std::byte* tile, const std::byte* next, float* scratch) {
-  constexpr std::int64_t kLineBytes = kFormat == KvFormat::q8 ? kLine : kLine / 2;
-  auto* codes = reinterpret_cast<std::uint32_t*>(scratch);
-  float* scales = scratch + l.dim / 4 * kLine;
-  const ByteTile made{codes, scales, l.dim, next, kByteLines * kLineBytes / kCacheLine};
-  for (std::int64_t i = l.scales; i < l.bytes; i += kCacheLine) fetch_ahead(next + i);
-  const __m512i offset = _mm512_set1_epi8(static_cast<char>(kBytesOffset));
-  for (std::int64_t d = 0; d < l.dim; d += kByteLines, codes += kLine) {
-    const FourLines four = four_lines<kFormat>(tile + d * kLineBytes, kLineBytes);
-    _mm512_store_si512(codes, _mm512_xor_si512(four.left, offset));
-    _mm512_store_si512(codes + 16, _mm512_xor_si512(four.right, offset));
-  }
-  for (std::int64_t begin = 0; begin < l.dim; begin += kByteDims, scales += kLine) {
+struct KeysAsBytes {
+  static constexpr std::int64_t kLineBytes = kFormat == KvFormat::q8 ? kLine : kLine / 2;
+  static constexpr int kTileLinesEach = kByteLines * kLineBytes / kCacheLine;  // of memory, for four dimensions
+  static constexpr int kFetchedWhileMade = 0;                                  // of these, of the tile that comes next
+
+  KeysAsBytes(const TileLayout& layout, const std::byte* tile_) : l(layout), tile(tile_) {}
+  QUIRE_INLINE void go_to(std::int64_t begin, std::int64_t) {
     const std::byte* group = tile + l.scales + begin / l.group_dims * (2 * kLine);
     unrolled<2>([&](auto half) QUIRE_LAMBDA {
       const __m256i bf16 = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(group + 32 * half));
-      _mm512_store_si512(scales + 16 * half, _mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
+      scale[half] = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16));
     });
   }
-  return made;
-}
+  QUIRE_INLINE FourLines four(std::int64_t d) const {
+    const __m512i offset = _mm512_set1_epi8(static_cast<char>(kBytesOffset));
+    const FourLines lines = four_lines<kFormat>(tile + d * kLineBytes, kLineBytes);
+    return {_mm512_xor_si512(lines.left, offset), _mm512_xor_si512(lines.right, offset)};
+  }
 
-constexpr std::int64_t kF16Line = 2 * kLine;  // bytes
+  const TileLayout& l;
+  const std::byte* tile;
+  __m512 scale[2];
+};
 
-// What keys of f16 are multiplied by to be bytes, and what bytes are to be multiplied by, in 32 dimensions.
-struct KeyScales {
-  QUIRE_INLINE void see(const std::byte* tile, std::int64_t begin, std::int64_t end) {
+template <>
+struct KeysAsBytes<KvFormat::f16> {
+  static constexpr std::int64_t kLineBytes = 2 * kLine;
+  static constexpr int kTileLinesEach = kByteLines * kLineBytes / kCacheLine;
+  // Half of what comes next is fetched where keys are made, which takes as long as products do.
+  static constexpr int kFetchedWhileMade = kTileLinesEach / 2;
+
+  KeysAsBytes(const TileLayout&, const std::byte* tile_) : tile(tile_) {}
+  QUIRE_INLINE void go_to(std::int64_t begin, std::int64_t end) {
     __m512i largest_of[kByteLines] = {};
     for (std::int64_t d = begin; d < end; d += kByteLines) {
       unrolled<kByteLines>([&](auto i) QUIRE_LAMBDA {
-        const __m512i line = _mm512_loadu_si512(tile + (d + i) * kF16Line);
+        const __m512i line = _mm512_loadu_si512(tile + (d + i) * kLineBytes);
         largest_of[i] = _mm512_max_epu16(largest_of[i], _mm512_and_si512(line, _mm512_set1_epi16(0x7FFF)));
       });
     }
@@ -88,50 +95,66 @@ struct KeyScales {
     make_key_scales(_mm512_castsi512_si256(largest), scale[0], inverse[0]);
     make_key_scales(_mm512_extracti64x4_epi64(largest, 1), scale[1], inverse[1]);
   }
+  QUIRE_INLINE FourLines four(std::int64_t d) const { return {half_of_four(d, 0), half_of_four(d, 1)}; }
+  QUIRE_INLINE __m512i half_of_four(std::int64_t d, std::int64_t half) const {
+    // Adding 1.5 * 2^23 rounds to a whole number, which is in the low bits.
+    const __m512 magic = _mm512_set1_ps(0x1.8p23f + static_cast<float>(kBytesOffset));
+    const auto rounded = [&](std::int64_t line) QUIRE_LAMBDA {
+      return _mm512_fmadd_ps(floats_of_f16(tile + (d + line) * kLineBytes + 32 * half), inverse[half], magic);
+    };
+    return low_bytes(rounded(0), rounded(1), rounded(2), rounded(3));
+  }
+
+  const std::byte* tile;
   __m512 scale[2], inverse[2];
 };
 
-// Four dimensions of 16 tokens.
-QUIRE_INLINE __m512i key_bytes_of_f16(const std::byte* lines, std::int64_t half, __m512 inverse) {
-  // Adding 1.5 * 2^23 rounds to a whole number, which is in the low bits.
-  const __m512 magic = _mm512_set1_ps(0x1.8p23f + static_cast<float>(kBytesOffset));
-  const auto rounded = [&](std::int64_t line) QUIRE_LAMBDA {
-    return _mm512_fmadd_ps(floats_of_f16(lines + line * kF16Line + 32 * half), inverse, magic);
-  };
-  return low_bytes(rounded(0), rounded(1), rounded(2), rounded(3));
+// Scales are fetched all at once: there are few.
+QUIRE_INLINE void fetch_scales(const TileLayout& l, const std::byte* next) {
+  for (std::int64_t i = l.scales; l.groups > 0 && i < l.bytes; i += kCacheLine) fetch_ahead(next + i);
 }
 
-ByteTile make_key_bytes_of_f16(const std::byte* tile, std::int64_t dim, const std::byte* next, float* scratch) {
+template <KvFormat kFormat>
+ByteTile make_key_bytes(const TileLayout& l, const std::byte* tile, const std::byte* next, float* scratch) {
+  using Keys = KeysAsBytes<kFormat>;
   auto* codes = reinterpret_cast<std::uint32_t*>(scratch);
-  float* scales = scratch + dim / 4 * kLine;
-  // Half of what comes next is fetched here, which takes as long as products do.
-  constexpr int kLinesEach = kByteLines / 2;
-  const ByteTile made{codes, scales, dim, next + dim * kF16Line / 2, kLinesEach};
-  for (std::int64_t begin = 0; begin < dim; begin += kByteDims, scales += kLine) {
-    const std::int64_t end = begin + kByteDims < dim ? begin + kByteDims : dim;
-    KeyScales keys;
-    keys.see(tile, begin, end);
+  float* scales = scratch + l.dim / 4 * kLine;
+  const ByteTile made{codes, scales, l.dim, next + l.dim / kByteLines * Keys::kFetchedWhileMade * kCacheLine,
+                      Keys::kTileLinesEach - Keys::kFetchedWhileMade};
+  fetch_scales(l, next);
+  Keys keys(l, tile);
+  for (std::int64_t begin = 0; begin < l.dim; begin += kByteDims, scales += kLine) {
+    const std::int64_t end = begin + kByteDims < l.dim ? begin + kByteDims : l.dim;
+    keys.go_to(begin, end);
+    _mm512_store_ps(scales, keys.scale[0]);
+    _mm512_store_ps(scales + 16, keys.scale[1]);
     for (std::int64_t d = begin; d < end; d += kByteLines, codes += kLine) {
-      fetch_with_step<kLinesEach>(next, d / kByteLines);
-      unrolled<2>([&](auto half) QUIRE_LAMBDA {
-        _mm512_store_ps(scales + 16 * half, keys.scale[half]);
-        _mm512_store_si512(codes + 16 * half, key_bytes_of_f16(tile + d * kF16Line, half, keys.inverse[half]));
-      });
+      fetch_with_step<Keys::kFetchedWhileMade>(next, d / kByteLines);
+      const FourLines four = keys.four(d);
+      _mm512_store_si512(codes, four.left);
+      _mm512_store_si512(codes + 16, four.right);
     }
   }
   return made;
 }
 
+// body(format) with that of keys that are read so.
+template <class Body>
+QUIRE_INLINE auto with_byte_format(KvFormat format, Body&& body) {
+  switch (format) {
+    case KvFormat::q8:
+      return body(std::integral_constant<KvFormat, KvFormat::q8>{});
+    case KvFormat::q4:
+      return body(std::integral_constant<KvFormat, KvFormat::q4>{});
+    default:
+      return body(std::integral_constant<KvFormat, KvFormat::f16>{});
+  }
+}
+
 QUIRE_INLINE ByteTile make_key_bytes(const TileLayout& l, const std::byte* tile, const std::byte* next,
                                      float* scratch) {
-  switch (l.format) {
-    case KvFormat::q8:
-      return make_key_bytes<KvFormat::q8>(l, tile, next, scratch);
-    case KvFormat::q4:
-      return make_key_bytes<KvFormat::q4>(l, tile, next, scratch);
-    default:
-      return make_key_bytes_of_f16(tile, l.dim, next, scratch);
-  }
+  return with_byte_format(l.format,
+                          [&](auto format) QUIRE_LAMBDA { return make_key_bytes<format>(l, tile, next, scratch); });
 }
 
 // [stride / 4] codes, four each; then of each 32 dimensions the scale and what the keys' offset adds. Where one is not

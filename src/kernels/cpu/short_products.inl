@@ -22,8 +22,8 @@ void attend_span_in_short(const Stretch& s, const SoftmaxStates& states, std::in
   const auto make_keys = [&](std::int64_t p) QUIRE_LAMBDA {
     const PageTiles& tiles = s.tiles[page + p];
     const TileLayout& layout = layout_of(p)->keys;
-    keys[p] = make_key_bytes(layout, tiles.keys, one_group ? tiles.values : tiles_ahead(s, page + p).keys, key_scratch);
-    if (!one_group) key_scratch += byte_tile_floats(layout.dim);
+    keys[p] = make_key_bytes(layout, tiles.keys, tiles_ahead(s, page + p).keys, key_scratch);
+    key_scratch += byte_tile_floats(layout.dim);
   };
   const std::int64_t first_page = first / kLine, end_page = (last + kLine - 1) / kLine;
   if (!one_group) {
@@ -39,21 +39,25 @@ void attend_span_in_short(const Stretch& s, const SoftmaxStates& states, std::in
     for (std::int64_t p = group.first / kLine; p * kLine < group.last; ++p) {
       float* scores[kByteQueries] = {};
       for (int i = 0; i < group.count; ++i) scores[i] = at_hand.scores[i] + p * kLine;
-      if (const TileLayout& layout = layout_of(p)->keys; one_group && layout.format == KvFormat::f16) {
+      if (one_group) {
+        const TileLayout& layout = layout_of(p)->keys;
         const PageTiles& tiles = s.tiles[page + p];
-        kByFewQueries<ScoreKeysOfF16>[group.count - 1](tiles.keys, layout.dim, tiles.values, queries,
-                                                       s.query_stride / 4, scores);
+        with_byte_format(layout.format, [&](auto format) QUIRE_LAMBDA {
+          kByFewQueries<OfFormat<format>::template Score>[group.count - 1](layout, tiles.keys, tiles.values, queries,
+                                                                           s.query_stride / 4, scores);
+        });
       } else {
-        if (one_group) make_keys(p);
         const int lines_each = first_group ? keys[p].lines_each : 0;
         ByLinesAndQueries<ScoreBytes>::with(lines_each, group.count)(keys[p], queries, s.query_stride / 4, scores);
       }
       for (int i = 0; s.softcap > 0 && i < group.count; ++i) cap_scores(scores[i], s.softcap);
     }
-    if (values.any_in_bytes()) {
-      weigh_group<true>(s, states, group, at_hand);
+    if (!values.any_in_bytes()) {
+      weigh_group<Weights::pairs>(s, states, group, at_hand);
+    } else if (values.all_in_bytes(group.first / kLine, (group.last + kLine - 1) / kLine)) {
+      weigh_group<Weights::floats>(s, states, group, at_hand);
     } else {
-      weigh_group<false>(s, states, group, at_hand);
+      weigh_group<Weights::both>(s, states, group, at_hand);
     }
     if (one_group) return values.make_and_add(states, group, at_hand);
     values.add(states, group, at_hand, first_group);

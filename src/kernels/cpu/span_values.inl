@@ -30,7 +30,9 @@ class SpanValues {
     const std::byte* tile = s_.tiles[page_ + p].values;
     next_.tiles[p] = next(p);
     std::uint32_t* codes = codes_ + p * (kLine / 4) * s_.value_stride;
-    if (l.format == KvFormat::q8) {
+    if (one_group_ && l.format != KvFormat::f16) {
+      // Values are made when they are added.
+    } else if (l.format == KvFormat::q8) {
       make_value_bytes<KvFormat::q8>(l, tile, codes);
     } else if (l.format == KvFormat::q4) {
       make_value_bytes<KvFormat::q4>(l, tile, codes);
@@ -39,11 +41,17 @@ class SpanValues {
                               pairs_ + p * (kLine / 2) * s_.value_stride);
     }
     bytes_[p] = make_value_scales(l, tile, scratch_);
-    for (std::int64_t i = l.scales; i < l.bytes; i += kCacheLine) fetch_ahead(next_.tiles[p] + i);
+    fetch_scales(l, next_.tiles[p]);
   }
   const float* scratch_end() const { return scratch_; }
   bool any_in_bytes() const {
     return s_.wide.values.format != KvFormat::f16 || s_.packed.values.format != KvFormat::f16;
+  }
+  bool all_in_bytes(std::int64_t first_page, std::int64_t end_page) const {
+    for (std::int64_t p = first_page; p < end_page; ++p) {
+      if (!in_bytes(p)) return false;
+    }
+    return true;
   }
 
   // Weighted sums of pages that were made; what comes next is fetched for the first group alone.
@@ -139,20 +147,47 @@ class SpanValues {
                               std::int64_t first_page, std::int64_t end_page, bool fetches) {
     const TileLayout& l = layout(first_page);
     const int lines_each = !fetches ? 0 : l.format == KvFormat::q8 ? 2 : 1;
+    ValueTiles tiles{{}, {}, first_page, end_page};
+    for (std::int64_t p = first_page; p < end_page; ++p) {
+      tiles.tiles[p] = s_.tiles[page_ + p].values;
+      tiles.next[p] = next_.tiles[p];
+    }
     float units[kByteQueries] = {};
     for (std::int64_t d = 0; d < s_.value_stride; d += kLine) {
+      const std::int64_t g = d / l.group_dims;
+      const float of_all = d % l.group_dims == 0 ? largest_scale_of_all(g, first_page, end_page) : 0;
       for (int i = 0; d % l.group_dims == 0 && i < group.count; ++i) {
-        const std::int64_t g = d / l.group_dims;
-        const float largest =
-            at_hand.largest[i] * largest_scale_of(g, first_page, end_page, group.from[i], group.to[i]);
-        units[i] = round_weights(at_hand.scores[i], bytes_, g, first_page, end_page, largest, at_hand.bytes[i]);
+        const bool all = group.from[i] <= first_page * kLine && group.to[i] >= end_page * kLine;
+        const float scale = all ? of_all : largest_scale_of(g, first_page, end_page, group.from[i], group.to[i]);
+        units[i] = round_weights(at_hand.scores[i], bytes_, g, first_page, end_page, at_hand.largest[i] * scale,
+                                 at_hand.bytes[i]);
       }
       float* sums[kByteQueries] = {};
       for (int i = 0; i < group.count; ++i) sums[i] = states.out + group.query[i] * s_.value_stride + d;
+      if (one_group_) {
+        with_byte_format(l.format, [&](auto format) QUIRE_LAMBDA {
+          constexpr KvFormat kBytes = format == KvFormat::f16 ? KvFormat::q8 : format;  // f16 does not come here
+          kByFewQueries<OfFormat<kBytes>::template AddBytes>[group.count - 1](tiles, s_.value_stride, d, at_hand.bytes,
+                                                                              units, sums);
+        });
+        continue;
+      }
       ByLinesAndQueries<AddBytes>::with(lines_each, group.count)(
           codes_ + d, s_.value_stride, first_page * kLine / 4, end_page * kLine / 4, at_hand.bytes, units, sums, next_);
       advance(first_page, end_page, lines_each * kLine / 4);
     }
+  }
+
+  QUIRE_INLINE float largest_scale_of_all(std::int64_t group, std::int64_t first_page, std::int64_t end_page) const {
+    std::uint32_t largest = 0;
+    for (std::int64_t p = first_page; p < end_page; ++p) {
+      std::uint32_t bits;
+      std::memcpy(&bits, bytes_[p].largest + group, sizeof bits);
+      largest = bits > largest ? bits : largest;
+    }
+    float scale;
+    std::memcpy(&scale, &largest, sizeof scale);
+    return scale;
   }
 
   // Of the tokens [from, to) that a query sees, whoever else is computed with it, and whatever lies beside them.

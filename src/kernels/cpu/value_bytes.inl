@@ -48,8 +48,26 @@ QUIRE_INLINE float largest_scale(const float* scales, std::int64_t first, std::i
   return largest;
 }
 
+// [groups, 32], of 16 bits each in the order of tokens.
+QUIRE_INLINE const float* value_scales(const TileLayout& l, const std::byte* from, float*& scratch) {
+  if (l.groups > 2) return scales_by_group(l, from, scratch);
+  float* scales = take(scratch, l.groups * kLine);
+  unrolled<2>([&](auto half) QUIRE_LAMBDA {
+    float* to = scales + 16 * half;
+    if (l.groups == 1) {
+      const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32 * half));
+      _mm512_storeu_si512(to, _mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+    } else {
+      const __m512i both = _mm512_loadu_si512(from + 64 * half);
+      _mm512_storeu_si512(to, _mm512_slli_epi32(both, 16));
+      _mm512_storeu_si512(to + kLine, _mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
+    }
+  });
+  return scales;
+}
+
 ByteValues make_value_scales(const TileLayout& l, const std::byte* tile, float*& scratch) {
-  const float* scales = scales_by_group(l, tile + l.scales, scratch);
+  const float* scales = value_scales(l, tile + l.scales, scratch);
   float* largest = take(scratch, l.groups);
   for (std::int64_t g = 0; g < l.groups; ++g) largest[g] = largest_scale(scales + g * kLine, 0, kLine);
   return {scales, largest};
@@ -66,40 +84,44 @@ QUIRE_INLINE float round_weights(const float* weights, const ByteValues* pages, 
   const float unit = largest * (1 / kLargestWeight);
   const __m512 inverse = _mm512_set1_ps(unit > 1e-37f ? 1 / unit : 0.f);
   for (std::int64_t p = first; p < end; ++p) {
+    __m512i rounded[2];
     unrolled<2>([&](auto half) QUIRE_LAMBDA {
-      const std::int64_t t = p * kLine + 16 * half;
       const __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(pages[p].scales + group * kLine + 16 * half), inverse);
-      const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_load_ps(weights + t), scale));
-      _mm_store_si128(reinterpret_cast<__m128i*>(to.high + t / 4), _mm512_cvtepi32_epi8(_mm512_srli_epi32(rounded, 8)));
-      _mm_store_si128(reinterpret_cast<__m128i*>(to.low + t / 4), _mm512_cvtepi32_epi8(rounded));
+      const __m512 weight = _mm512_load_ps(weights + p * kLine + 16 * half);
+      rounded[half] = _mm512_cvtps_epi32(_mm512_mul_ps(weight, scale));
     });
+    // In each 128 bits: low bytes of four tokens, of the four 16 on, then their high bytes.
+    const __m512i words = _mm512_packus_epi32(rounded[0], rounded[1]);
+    const __m512i bytes =
+        _mm512_packus_epi16(_mm512_and_si512(words, _mm512_set1_epi16(0xFF)), _mm512_srli_epi16(words, 8));
+    const __m512i in_order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i sorted = _mm512_permutexvar_epi32(in_order, bytes);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to.low + p * kLine / 4), _mm512_castsi512_si256(sorted));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to.high + p * kLine / 4), _mm512_extracti64x4_epi64(sorted, 1));
   }
   return unit;
 }
 
-// 32 dimensions of the tokens [4 first, 4 end) of a span.
-template <int kQueries, int kLinesEach>
-struct AddBytes {
-  static void call(const std::uint32_t* values, std::int64_t stride, std::int64_t first, std::int64_t end,
-                   const WeightBytes* weights, const float* units, float* const* sums, const NextValues& next) {
-    __m512i total[kQueries][2][2];
+// Weighted sums of 32 dimensions, of both bytes of weights.
+template <int kQueries>
+struct ByteSums {
+  QUIRE_INLINE ByteSums() {
     unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
       unrolled<2>([&](auto part) QUIRE_LAMBDA { total[i][part][0] = total[i][part][1] = _mm512_setzero_si512(); });
     });
-    constexpr std::int64_t kSteps = kLine / 4;
-    values += first * stride;
-    for (std::int64_t n = first; n < end; ++n, values += stride) {
-      fetch_with_step<kLinesEach>(next.tiles[n / kSteps], n % kSteps);
-      const __m512i left = _mm512_load_si512(values), right = _mm512_load_si512(values + 16);
-      unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
-        unrolled<2>([&](auto part) QUIRE_LAMBDA {
-          const std::uint32_t* bytes = part == 0 ? weights[i].high : weights[i].low;
-          const __m512i weight = _mm512_set1_epi32(static_cast<std::int32_t>(bytes[n]));
-          total[i][part][0] = _mm512_dpbusd_epi32(total[i][part][0], weight, left);
-          total[i][part][1] = _mm512_dpbusd_epi32(total[i][part][1], weight, right);
-        });
+  }
+  // Four tokens, which are number `four` of a span.
+  QUIRE_INLINE void add(const FourLines& values, const WeightBytes* weights, std::int64_t four) {
+    unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
+      unrolled<2>([&](auto part) QUIRE_LAMBDA {
+        const std::uint32_t* bytes = part == 0 ? weights[i].high : weights[i].low;
+        const __m512i weight = _mm512_set1_epi32(static_cast<std::int32_t>(bytes[four]));
+        total[i][part][0] = _mm512_dpbusd_epi32(total[i][part][0], weight, values.left);
+        total[i][part][1] = _mm512_dpbusd_epi32(total[i][part][1], weight, values.right);
       });
-    }
+    });
+  }
+  QUIRE_INLINE void store(const float* units, float* const* sums) const {
     unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
       const __m512 unit = _mm512_set1_ps(units[i]);
       unrolled<2>([&](auto half) QUIRE_LAMBDA {
@@ -108,6 +130,24 @@ struct AddBytes {
         _mm512_storeu_ps(to, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), unit, _mm512_loadu_ps(to)));
       });
     });
+  }
+
+  __m512i total[kQueries][2][2];
+};
+
+// 32 dimensions of the tokens [4 first, 4 end) of a span.
+template <int kQueries, int kLinesEach>
+struct AddBytes {
+  static void call(const std::uint32_t* values, std::int64_t stride, std::int64_t first, std::int64_t end,
+                   const WeightBytes* weights, const float* units, float* const* sums, const NextValues& next) {
+    ByteSums<kQueries> total;
+    constexpr std::int64_t kSteps = kLine / 4;
+    values += first * stride;
+    for (std::int64_t n = first; n < end; ++n, values += stride) {
+      if constexpr (kLinesEach > 0) fetch_with_step<kLinesEach>(next.tiles[n / kSteps], n % kSteps);
+      total.add({_mm512_load_si512(values), _mm512_load_si512(values + 16)}, weights, n);
+    }
+    total.store(units, sums);
   }
 };
 

@@ -73,9 +73,11 @@ QUIRE_INLINE float largest_score_of_all(const float* scores) {
   return _mm512_reduce_max_ps(largest[0]);
 }
 
-// Exponentials of a query's scores under a maximum, a page at a time, in pairs; where asked for, also in place of
-// scores.
-template <bool kFloats>
+// What is made of weights: pairs for values of f16; floats, in place of scores, for values that are bytes.
+enum class Weights { pairs, floats, both };
+
+// Exponentials of a query's scores under a maximum, a page at a time.
+template <Weights kWeights>
 struct Weighing {
   QUIRE_INLINE Weighing(float* scores_, float max, std::uint32_t* weights_)
       : scores(scores_), weights(weights_), shift(_mm512_set1_ps(-max * kLog2OfE)) {}
@@ -88,13 +90,15 @@ struct Weighing {
       float* at = scores + kLine * page + 16 * i;
       const __m512 power = _mm512_fmadd_ps(_mm512_loadu_ps(at), _mm512_set1_ps(kLog2OfE), shift);
       weight[i] = keep(2 * page + i, power_of_two(power));
-      if constexpr (kFloats) _mm512_store_ps(at, weight[i]);
+      if constexpr (kWeights != Weights::pairs) _mm512_store_ps(at, weight[i]);
       total[i] = _mm512_add_ps(total[i], weight[i]);
     });
-    const __m512 pair_weight = _mm512_set1_ps(kPairWeight);
-    const __m512bh both =
-        _mm512_cvtne2ps_pbh(_mm512_mul_ps(weight[1], pair_weight), _mm512_mul_ps(weight[0], pair_weight));
-    _mm512_storeu_si512(weights + kLine / 2 * page, reinterpret_cast<__m512i>(both));
+    if constexpr (kWeights != Weights::floats) {
+      const __m512 pair_weight = _mm512_set1_ps(kPairWeight);
+      const __m512bh both =
+          _mm512_cvtne2ps_pbh(_mm512_mul_ps(weight[1], pair_weight), _mm512_mul_ps(weight[0], pair_weight));
+      _mm512_storeu_si512(weights + kLine / 2 * page, reinterpret_cast<__m512i>(both));
+    }
   }
   QUIRE_INLINE void weigh_all() {
     unrolled<kSpanPages>([&](auto page)
@@ -125,7 +129,7 @@ struct GroupAtHand {
 
 // Scores become weights, the queries' maxima and sums go on. In loops of their own, each with little to wait for: sums
 // across lanes of one query are made while others are at hand.
-template <bool kFloats>
+template <Weights kWeights>
 QUIRE_INLINE void weigh_group(const Stretch& s, const SoftmaxStates& states, const QueryGroup& group,
                               GroupAtHand& at_hand) {
   const auto all = [&](int i) { return group.from[i] == 0 && group.to[i] == kSpanTokens; };
@@ -135,11 +139,11 @@ QUIRE_INLINE void weigh_group(const Stretch& s, const SoftmaxStates& states, con
     const float here = all(i) ? largest_score_of_all(scores) : largest_score(scores, group.from[i], group.to[i]);
     const float before = states.max[group.query[i]];
     maxima[i] = here > before ? here : before;
-    if constexpr (kFloats) at_hand.largest[i] = weight_of(here - maxima[i]);
+    if constexpr (kWeights != Weights::pairs) at_hand.largest[i] = weight_of(here - maxima[i]);
   }
   __m512 totals[kByteQueries];
   for (int i = 0; i < group.count; ++i) {
-    Weighing<kFloats> weighing(at_hand.scores[i], maxima[i], at_hand.weights[i]);
+    Weighing<kWeights> weighing(at_hand.scores[i], maxima[i], at_hand.weights[i]);
     if (all(i)) {
       weighing.weigh_all();
     } else {
