@@ -15,6 +15,9 @@ bool is_float(DType type) { return type == DType::f32 || type == DType::f16 || t
 // Weight rows per work item: few, so that threads end together (a matrix of 576 rows has 18 items for two of them), and
 // so that they and a tile of activations stay in the first-level cache.
 constexpr std::int64_t kItemRows = 2 * kPanelRows;
+// Activation rows of an item where there are many: a thread then goes on with the rows that it made or rounded itself,
+// which lie in its own caches, and they stay in the second-level cache while it goes over the weights.
+constexpr std::int64_t kMostItemRows = 256, kFewestItemRows = 64;
 // Activation rows per pass over float weights, so that both sides stay in the second-level cache.
 constexpr std::int64_t kPassRows = 64;
 
@@ -111,8 +114,33 @@ const std::byte* panels_of(const IsaKernels& isa, const WeightMatrix& w, PanelLa
   return panels;
 }
 
+// The rows from a tile's first one on.
+QuantizedRows from_tile(QuantizedRows x, std::int64_t tile) {
+  const std::int64_t blocks = x.cols / kBlock, at = tile * blocks * kTileRows,
+                     pair = tile * ((blocks + 1) / 2) * kTileRows;
+  const auto move = [](auto*& pointer, std::int64_t by) {
+    if (pointer != nullptr) pointer += by;
+  };
+  move(x.q, at * kBlock);
+  move(x.bytes, at * kBlock);
+  move(x.scale, at);
+  move(x.sums, at);
+  move(x.half_sums, 2 * at);
+  move(x.byte_sums, 2 * at);
+  move(x.joined.starts, 2 * pair);
+  move(x.joined.steps, pair);
+  move(x.joined.sums, pair);
+  move(x.joined.unit, tile * kTileRows);
+  return x;
+}
+
+// What one item computes: of so many rows, from a tile's first on, so many outputs.
+struct Part {
+  std::int64_t row, rows, begin, end;
+};
+
 void multiply_quantized(const IsaKernels& isa, const MatmulParams& p, const MatmulTarget& target,
-                        const QuantizedRows& x, std::int64_t begin, std::int64_t end) {
+                        const QuantizedRows& x, const Part& part) {
   const WeightMatrix& w = *target.weights;
   const auto bits = x.bytes != nullptr ? ActivationBits::eight : ActivationBits::sixteen;
   const PanelLayout layout = cpu_panel_layout(isa, bits, w, p.exact);
@@ -120,9 +148,10 @@ void multiply_quantized(const IsaKernels& isa, const MatmulParams& p, const Matm
                         : x.bytes != nullptr          ? isa.multiply_panels_bytes
                                                       : isa.multiply_panels;
   multiply(w.type,
-           {panels_of(isa, w, layout, begin, end), end - begin, target.bias != nullptr ? target.bias + begin : nullptr,
-            target.out + begin, w.rows, target.add},
-           x, p.rows);
+           {panels_of(isa, w, layout, part.begin, part.end), part.end - part.begin,
+            target.bias != nullptr ? target.bias + part.begin : nullptr, target.out + part.row * w.rows + part.begin,
+            w.rows, target.add},
+           from_tile(x, part.row / kTileRows), part.rows);
 }
 
 using StripRows = std::array<const std::byte*, kStripRows>;
@@ -136,9 +165,10 @@ StripRows strip_rows(const WeightMatrix& w, std::int64_t begin) {
 }
 
 void multiply_floats(const IsaKernels& isa, const MatmulParams& p, const MatmulTarget& target, const QuantizedRows&,
-                     std::int64_t begin, std::int64_t end) {
+                     const Part& part) {
   const WeightMatrix& w = *target.weights;
-  const std::int64_t strips = (end - begin + kStripRows - 1) / kStripRows, strip_floats = kStripRows * p.cols;
+  const std::int64_t begin = part.begin, end_row = part.row + part.rows;
+  const std::int64_t strips = (part.end - begin + kStripRows - 1) / kStripRows, strip_floats = kStripRows * p.cols;
   float* floats = matmul_scratch.floats.get<float>(strips * strip_floats);
   for (std::int64_t s = 0; s < strips; ++s) {
     const StripRows rows = strip_rows(w, begin + s * kStripRows);
@@ -146,8 +176,8 @@ void multiply_floats(const IsaKernels& isa, const MatmulParams& p, const MatmulT
       isa.unpack_row_f32(w.type, rows[n], p.cols, floats + s * strip_floats + static_cast<std::int64_t>(n) * p.cols);
     }
   }
-  for (std::int64_t pass = 0; pass < p.rows; pass += kPassRows) {
-    const std::int64_t pass_end = std::min(pass + kPassRows, p.rows);
+  for (std::int64_t pass = part.row; pass < end_row; pass += kPassRows) {
+    const std::int64_t pass_end = std::min(pass + kPassRows, end_row);
     for (std::int64_t s = 0; s < strips; ++s) {
       float products[kPassRows * kStripRows];
       isa.dot_strip_f32(floats + s * strip_floats, p.x, p.cols, pass, pass_end, products);
@@ -174,13 +204,18 @@ void cpu_matmul(const IsaKernels& isa, ActivationBits bits, const MatmulParams& 
   const auto items_of = [&](const MatmulTarget& t) { return (t.weights->rows + kItemRows - 1) / kItemRows; };
   std::int64_t items = 0;
   for (const MatmulTarget& t : p.targets) items += items_of(t);
-  pool.for_each(items, [&](std::int64_t item) {
+  const std::int64_t share = (p.rows + pool.size() - 1) / pool.size();
+  const std::int64_t item_rows =
+      (std::clamp(share, kFewestItemRows, kMostItemRows) + kTileRows - 1) / kTileRows * kTileRows;
+  pool.for_each(items * ((p.rows + item_rows - 1) / item_rows), [&](std::int64_t number) {
+    const std::int64_t row = number / items * item_rows;
+    std::int64_t item = number % items;
     for (const MatmulTarget& t : p.targets) {
       if (item < items_of(t)) {
         const std::int64_t begin = item * kItemRows;
         const auto multiply = is_float(t.weights->type) ? multiply_floats : multiply_quantized;
-        multiply(isa, p, t, x, begin, std::min(begin + kItemRows, t.weights->rows));
-        return;
+        return multiply(isa, p, t, x,
+                        {row, std::min(item_rows, p.rows - row), begin, std::min(begin + kItemRows, t.weights->rows)});
       }
       item -= items_of(t);
     }

@@ -3,14 +3,25 @@
 namespace quire {
 namespace {
 
-void rms_norm_row(const float* x, const float* weight, float epsilon, std::int64_t dim, float* out) {
-  F8 squares = broadcast(0);
+// In sums of their own, so that none waits for the one before.
+QUIRE_INLINE float sum_of_squares(const float* x, std::int64_t dim) {
+  constexpr int kSums = 4;
+  F8 sums[kSums];
+  for (F8& sum : sums) sum = broadcast(0);
   std::int64_t i = 0;
-  for (; i + 8 <= dim; i += 8) squares = fma(load8(x + i), load8(x + i), squares);
-  if (i < dim) squares = fma(load_part(x + i, dim - i), load_part(x + i, dim - i), squares);
-  const float mean = horizontal_sum(squares) / static_cast<float>(dim);
+  for (; i + 8 * kSums <= dim; i += 8 * kSums) {
+    unrolled<kSums>([&](auto v) QUIRE_LAMBDA { sums[v] = fma(load8(x + i + 8 * v), load8(x + i + 8 * v), sums[v]); });
+  }
+  for (; i + 8 <= dim; i += 8) sums[0] = fma(load8(x + i), load8(x + i), sums[0]);
+  if (i < dim) sums[1] = fma(load_part(x + i, dim - i), load_part(x + i, dim - i), sums[1]);
+  return horizontal_sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+void rms_norm_row(const float* x, const float* weight, float epsilon, std::int64_t dim, float* out) {
+  const float mean = sum_of_squares(x, dim) / static_cast<float>(dim);
   const F8 inverse = broadcast(1.f / __builtin_sqrtf(mean + epsilon));
-  for (i = 0; i + 8 <= dim; i += 8) store8(out + i, load8(x + i) * inverse * load8(weight + i));
+  std::int64_t i = 0;
+  for (; i + 8 <= dim; i += 8) store8(out + i, load8(x + i) * inverse * load8(weight + i));
   if (i < dim) {
     store_part(out + i, load_part(x + i, dim - i) * inverse * load_part(weight + i, dim - i), dim - i);
   }
@@ -29,6 +40,13 @@ void layer_norm_row(const float* x, const float* weight, const float* bias, floa
   }
 }
 
+// Four numbers, each twice.
+QUIRE_INLINE F8 load_twice(const float* p) {
+  float __attribute__((vector_size(16))) v;
+  std::memcpy(&v, p, sizeof v);
+  return __builtin_shufflevector(v, v, 0, 0, 1, 1, 2, 2, 3, 3);
+}
+
 // A head's first 2 * half dimensions, turned by the angles of its position.
 void rope_head(float* x, const float* cos, const float* sin, std::int64_t half, bool adjacent_pairs) {
   std::int64_t i = 0;
@@ -36,6 +54,11 @@ void rope_head(float* x, const float* cos, const float* sin, std::int64_t half, 
     const F8 a = load8(x + i), b = load8(x + i + half), c = load8(cos + i), s = load8(sin + i);
     store8(x + i, a * c - b * s);
     store8(x + i + half, a * s + b * c);
+  }
+  for (; adjacent_pairs && i + 4 <= half; i += 4) {
+    const F8 ab = load8(x + 2 * i), ba = __builtin_shufflevector(ab, ab, 1, 0, 3, 2, 5, 4, 7, 6);
+    const F8 minus_plus{-1, 1, -1, 1, -1, 1, -1, 1};
+    store8(x + 2 * i, ab * load_twice(cos + i) + ba * load_twice(sin + i) * minus_plus);
   }
   const std::int64_t step = adjacent_pairs ? 2 : 1, apart = adjacent_pairs ? 1 : half;
   for (; i < half; ++i) {
