@@ -159,7 +159,7 @@ def document(results: Results, facts: dict) -> str:
         "## What the machine can do, measured twice",
         "",
         "`quire bench` measures reading and 8-bit products before it measures anything else. `bench/machine_probe.cpp` shares no code with it and",
-        "goes about it another way: memory of each thread's own in four streams at once, and a small matrix product in the first-level cache.",
+        "goes about it another way: memory of each thread's own in six streams at once, and a small matrix product in the first-level cache.",
         "",
         *probes(results),
         "",

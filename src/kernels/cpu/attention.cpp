@@ -65,7 +65,7 @@ thread_local Scratch partials_scratch;
 class AttentionRun {
  public:
   AttentionRun(const IsaKernels& isa, const AttentionParams& p)
-      : isa_(isa), p_(p), group_(*p.kv.group), reader_(p.kv, p.q_heads, p.scale, p.softcap, isa.short_queries) {
+      : isa_(isa), p_(p), group_(*p.kv.group), reader_(isa, p.kv, p.q_heads, p.scale, p.softcap, isa.short_queries) {
     cut();
   }
 
@@ -256,9 +256,7 @@ class AttentionRun {
       for (std::int64_t r = 0; r < piece.rows; ++r) {
         for (std::int64_t h = 0; h < heads; ++h, ++i) {
           const std::int64_t to = (piece.row + r) * p_.q_heads + kv_head * heads + h;
-          const float inverse = 1.f / state.sum[i];
-          for (std::int64_t d = 0; d < dim; ++d)
-            p_.out[to * dim + d] = state.out[i * reader_.value_stride() + d] * inverse;
+          isa_.scale_row(state.out + i * reader_.value_stride(), 1.f / state.sum[i], dim, p_.out + to * dim);
           if (p_.log_sum_exp != nullptr) p_.log_sum_exp[to] = state.max[i] + std::log(state.sum[i]);
         }
       }
@@ -339,7 +337,7 @@ void cpu_attention(const IsaKernels& isa, const AttentionParams& p, ThreadPool& 
 void cpu_score(const IsaKernels& isa, const ScoreParams& p, ThreadPool& pool) {
   constexpr std::int64_t kSegmentTokens = kShortSegmentPages * kPageTokens;
   const KvGroupLayout& group = *p.kv.group;
-  const CacheReader reader(p.kv, p.q_heads, p.scale, p.softcap);
+  const CacheReader reader(isa, p.kv, p.q_heads, p.scale, p.softcap);
   const KvRows& rows = p.kv.sequences[0];
   const auto pieces = reader.pieces(rows.rows);
   const std::int64_t heads = reader.heads(), kept = rows.table.kept_tokens, first = rows.table.first_position;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "kernels/cpu/cache_test_support.h"
 
 namespace quire {
@@ -160,6 +162,36 @@ TEST(Attention, WindowIsExact) {
       EXPECT_EQ(before, attend(*ops, shape, {&rows, 1}, pool, q, q)) << ops->name << window;
       change(first, 100.f);
       EXPECT_FALSE(before == attend(*ops, shape, {&rows, 1}, pool, q, q)) << ops->name << window;
+    }
+  }
+}
+
+// In its own dimension and no other, whether one query reads the page or many do.
+TEST(Attention, ValuesThatAreNotFiniteStaySo) {
+  ThreadPool pool(1);
+  for (const std::int64_t heads : {1, 3, 5}) {
+    const CacheShape shape{.q_heads = heads, .kv_heads = 1, .key_dim = 32, .value_dim = 96};
+    TestSequence sequence(shape, 100, 1);
+    std::vector<float> value(96, 0.5f);
+    value[70] = INFINITY;
+    value[81] = NAN;
+    value[94] = 0x1p-20f;  // below what f16 holds normally
+    const KvStreamLayout& values = sequence.group().wide.values;
+    write_token(values.format, values.order, values.tile(sequence.entries()[1].wide, kTestLayer, 0), 8, value.data(),
+                96);
+    for (const std::int64_t rows : {1, 8}) {
+      const KvRows all{0, rows, 100 - rows, sequence.table()};
+      const auto q = random_floats(rows * heads * 32, 3);
+      const auto truth = attend(ref_ops(), shape, {&all, 1}, pool, q, q).out;
+      for (const Ops* ops : attention_ops()) {
+        const auto fast = attend(*ops, shape, {&all, 1}, pool, q, q).out;
+        for (std::size_t i = 0; i < truth.size(); ++i) {
+          ASSERT_EQ(std::fpclassify(truth[i]), std::fpclassify(fast[i]))
+              << ops->name << " " << heads << " heads, " << i;
+          if (!std::isfinite(truth[i])) continue;
+          ASSERT_NEAR(truth[i], fast[i], kRoundedTolerance) << ops->name << " " << i;
+        }
+      }
     }
   }
 }

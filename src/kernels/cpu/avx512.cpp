@@ -34,6 +34,7 @@ constexpr IsaKernels table(decltype(IsaKernels::attend) attends, const ShortQuer
           queries,
           score,
           hadamard_row,
+          scale_row,
           sum_bytes,
           int8_products};
 }

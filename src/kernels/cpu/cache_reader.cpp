@@ -28,9 +28,10 @@ QueryScratch& scratch_of(Part part) { return query_scratch[static_cast<std::size
 
 }  // namespace
 
-CacheReader::CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, float softcap,
+CacheReader::CacheReader(const IsaKernels& isa, const KvTarget& kv, std::int64_t q_heads, float scale, float softcap,
                          const ShortQueries* short_queries)
-    : kv_(kv),
+    : isa_(isa),
+      kv_(kv),
       group_(*kv.group),
       q_heads_(q_heads),
       heads_(q_heads / group_.kv_heads),
@@ -131,7 +132,7 @@ CacheReader::Queries CacheReader::queries(std::span<const Piece> pieces, Part pa
       const float* from = q + ((piece.row + r) * q_heads_ + kv_head * heads_) * query_dim_;
       for (std::int64_t h = 0; h < heads_; ++h, ++i, from += query_dim_) {
         float* to = scaled + i * query_stride_;
-        for (std::int64_t d = 0; d < query_dim_; ++d) to[d] = from[d] * scale_;
+        isa_.scale_row(from, scale_, query_dim_, to);
         std::fill(to + query_dim_, to + query_stride_, 0.f);
         first[i] = range.first;
         last[i] = range.last;

@@ -43,7 +43,7 @@ enum class Part { kept, sinks, usual };
 class CacheReader {
  public:
   // short_queries: of the kernel that will read, or null.
-  CacheReader(const KvTarget& kv, std::int64_t q_heads, float scale, float softcap,
+  CacheReader(const IsaKernels& isa, const KvTarget& kv, std::int64_t q_heads, float scale, float softcap,
               const ShortQueries* short_queries = nullptr);
 
   std::int64_t heads() const { return heads_; }  // query heads of a KV head
@@ -82,6 +82,7 @@ class CacheReader {
   Range seen(const Piece& piece, std::int64_t position, Part part) const;
   QueryCodes rounded(const float* scaled, std::int64_t queries, Part part) const;
 
+  const IsaKernels& isa_;
   const KvTarget& kv_;
   const KvGroupLayout& group_;
   std::int64_t q_heads_, heads_;

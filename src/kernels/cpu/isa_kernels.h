@@ -180,6 +180,7 @@ struct IsaKernels {
   // sums[pages * 32]: adds exp(score - log_sum_exp) of each query in order.
   void (*score)(const Stretch& stretch, const float* log_sum_exp, float* sums);
   void (*hadamard_row)(float* x, std::int64_t dim);
+  void (*scale_row)(const float* x, float factor, std::int64_t dim, float* out);
   // See machine_speed.h.
   std::uint64_t (*sum_bytes)(const std::byte* memory, std::int64_t bytes);
   std::int64_t (*int8_products)(std::int64_t rounds);

@@ -12,8 +12,8 @@
 namespace quire {
 
 const IsaKernels kPortableKernels{
-    quantize_tile,  panel_bytes,   pack_panel,   multiply_panels, nullptr,      nullptr,   nullptr,
-    unpack_row_f32, dot_strip_f32, rms_norm_row, layer_norm_row,  rope_head,    silu_row,  gelu_row,
-    store_tokens,   attend,        nullptr,      score,           hadamard_row, sum_bytes, int8_products};
+    quantize_tile, panel_bytes,  pack_panel,     multiply_panels, nullptr,   nullptr,      nullptr,      unpack_row_f32,
+    dot_strip_f32, rms_norm_row, layer_norm_row, rope_head,       silu_row,  gelu_row,     store_tokens, attend,
+    nullptr,       score,        hadamard_row,   scale_row,       sum_bytes, int8_products};
 
 }  // namespace quire

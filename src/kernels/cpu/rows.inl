@@ -40,6 +40,12 @@ void layer_norm_row(const float* x, const float* weight, const float* bias, floa
   }
 }
 
+void scale_row(const float* x, float factor, std::int64_t dim, float* out) {
+  std::int64_t i = 0;
+  for (; i + 8 <= dim; i += 8) store8(out + i, load8(x + i) * broadcast(factor));
+  for (; i < dim; ++i) out[i] = x[i] * factor;
+}
+
 // Four numbers, each twice.
 QUIRE_INLINE F8 load_twice(const float* p) {
   float __attribute__((vector_size(16))) v;

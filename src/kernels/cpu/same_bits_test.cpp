@@ -17,6 +17,11 @@ std::vector<CacheShape> shapes() {
   }
   all.push_back(
       {.q_heads = 4, .kv_heads = 1, .key_dim = 256, .value_dim = 256, .keys = KvFormat::q8, .values = KvFormat::q4});
+  for (const KvFormat format : {KvFormat::f16, KvFormat::q8, KvFormat::q4}) {
+    all.push_back(
+        {.q_heads = 5, .kv_heads = 1, .key_dim = 96, .value_dim = 96, .keys = format, .values = KvFormat::f16});
+    all.push_back({.q_heads = 2, .kv_heads = 2, .key_dim = 32, .value_dim = 32, .keys = format, .values = format});
+  }
   all.push_back(
       {.q_heads = 2, .kv_heads = 2, .key_dim = 72, .value_dim = 20, .keys = KvFormat::k2, .values = KvFormat::fp8});
   all.push_back({.q_heads = 8, .kv_heads = 1, .key_dim = 20, .value_dim = 20, .key_order = KvOrder::rows});
