@@ -34,6 +34,9 @@ namespace {
 
 constexpr std::uint64_t kCacheLine = 64;
 
+// Pages of a sequence should follow one another: slabs of little more than a huge page lie 4 MiB apart, and reading a
+// layer of all pages then takes a fifth to a third longer.
+constexpr std::uint64_t kSlabBytes = 8 * kHugePage;
 // A small budget is cut into about this many slabs, so that a slab that is barely used, or a
 // rest too small for one, does not cost much of it.
 constexpr std::uint64_t kSlabsInSmallBudget = 16;
@@ -76,12 +79,11 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const PoolOptions& options) {
 }
 
 PagePool::PagePool(const PoolOptions& options) : budget_(options.budget_bytes), poison_(options.poison) {
-  const std::uint64_t aim = std::min(budget_ / kSlabsInSmallBudget, kHugePage);
+  const std::uint64_t aim = std::min(budget_ / kSlabsInSmallBudget, kSlabBytes);
   for (const std::uint64_t bytes : options.page_bytes) {
     SizeClass& added = classes_.emplace_back();
     added.page_bytes = round_up(bytes, kCacheLine);
-    added.slab_pages = aim < kHugePage ? aim / added.page_bytes : round_up(aim, added.page_bytes) / added.page_bytes;
-    added.slab_pages = std::max<std::uint64_t>(added.slab_pages, 1);
+    added.slab_pages = std::max<std::uint64_t>(aim / added.page_bytes, 1);
   }
 }
 

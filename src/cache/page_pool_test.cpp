@@ -153,7 +153,7 @@ TEST(PagePool, AFreedSlabServesAnotherClass) {
 }
 
 TEST(PagePool, NearlyEmptySlabsAreLeftToEmpty) {
-  const auto pool = make({64 * kMiB, {kMiB / 2}});  // four pages to a slab
+  const auto pool = make({32 * kMiB, {kMiB / 2}});  // four pages to a slab
   auto pages = take(*pool, {{0, 8}});
   const std::byte* const of_fuller_slab = pages[5].data();
   for (const std::size_t i : {0u, 1u, 2u, 5u}) pages[i] = {};

@@ -1,4 +1,4 @@
-// Pages of f16 that few queries read: keys and values are multiplied as soon as they are converted, without a way
+// Pages that few queries read: keys and values are multiplied as soon as they are converted, without a way
 // through memory. Every sum has the same terms in the same order as where many queries read a page, so the bits are the
 // same.
 #include "kernels/cpu/value_pairs.inl"

@@ -148,7 +148,7 @@ QUIRE_INLINE void store_products(const RowSums<kRows>& sums, const PanelOutput& 
 }
 
 // A single row takes less time than its weights take to come.
-constexpr std::int64_t kAheadBytes = 2048;
+constexpr std::int64_t kAheadBytes = 8192;
 
 template <class F, int kRows, class Activations>
 QUIRE_INLINE void dot_rows(const std::byte* panel, const QuantizedRows& x, std::int64_t row, const PanelOutput& to) {
