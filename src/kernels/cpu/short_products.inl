@@ -43,8 +43,8 @@ void attend_span_in_short(const Stretch& s, const SoftmaxStates& states, std::in
         const TileLayout& layout = layout_of(p)->keys;
         const PageTiles& tiles = s.tiles[page + p];
         with_byte_format(layout.format, [&](auto format) QUIRE_LAMBDA {
-          kByFewQueries<OfFormat<format>::template Score>[group.count - 1](layout, tiles.keys, tiles.values, queries,
-                                                                           s.query_stride / 4, scores);
+          kByFewQueries<OfFormat<format>::template Score>[group.count - 1](
+              layout, tiles.keys, fetched_in_step(s, page, p), queries, s.query_stride / 4, scores);
         });
       } else {
         const int lines_each = first_group ? keys[p].lines_each : 0;

@@ -88,10 +88,8 @@ class SpanValues {
     return end;
   }
 
-  // What is read four tiles later, where one group reads a page's values after its keys, or eight.
   QUIRE_INLINE const std::byte* next(std::int64_t p) const {
-    const PageTiles& tiles = tiles_ahead(s_, page_ + p);
-    return one_group_ ? tiles.keys : tiles.values;
+    return one_group_ ? fetched_in_step(s_, page_, kSpanPages + p) : tiles_ahead(s_, page_ + p).values;
   }
 
   // A page of f16.
