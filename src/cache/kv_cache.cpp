@@ -9,15 +9,24 @@
 
 namespace quire {
 
+namespace {
+
+// What is left of a bundle waits for the next page of its kind: that should not be much of a budget, nor much memory.
+constexpr std::uint64_t kBundlesInBudget = 64, kMostBundleBytes = std::uint64_t{16} << 20;
+
+}  // namespace
+
 Result<std::unique_ptr<KvCache>> KvCache::create(const CacheOptions& options) {
   if (options.groups.empty()) return fail(Errc::invalid_argument, "[cache] no layer group; give at least one");
   std::vector<KvGroupLayout> layouts;
   PoolOptions pool{options.budget_bytes, {}, options.poison};
   for (const KvGroupSpec& spec : options.groups) {
-    QUIRE_TRY(const KvGroupLayout layout, make_layout(spec));
+    QUIRE_TRY(KvGroupLayout layout, make_layout(spec));
+    for (KvPageLayout* page : {&layout.wide, &layout.packed}) {
+      *page = bundled(*page, std::min(options.budget_bytes / kBundlesInBudget, kMostBundleBytes));
+      pool.shapes.emplace_back(static_cast<std::uint64_t>(page->bytes), page->bundle);
+    }
     layouts.push_back(layout);
-    pool.page_bytes.push_back(static_cast<std::uint64_t>(layout.wide.bytes));
-    pool.page_bytes.push_back(static_cast<std::uint64_t>(layout.packed.bytes));
   }
   for (const KvLayerRef& place : options.layer_map) {
     if (place.group < 0 || place.group >= std::ssize(layouts) || place.layer < 0 ||

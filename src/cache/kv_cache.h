@@ -136,7 +136,7 @@ class KvCache {
   // Pages leave for a file, and come from one. Nothing is shared: neither can be done.
   bool shares_prefixes() const { return prefixes_ != nullptr; }
   // A page that PrefixPages::places() names of a sequence that has whole blocks, all taken over by reuse().
-  std::span<const std::byte> sealed_page(SequenceId id, const PagePlace& place) const;
+  std::vector<std::byte> sealed_page(SequenceId id, const PagePlace& place) const;
   // The next block of such a sequence, with the pages that places() names of it: all of it, or nothing has changed.
   Result<void> append_sealed(SequenceId id, std::span<const TokenId> tokens, std::span<const PageBytes> pages);
 
@@ -193,6 +193,7 @@ class KvCache {
   Sequence& at(SequenceId id);
   const Sequence& at(SequenceId id) const;
   void undo_prepared(Sequence& sequence);
+  const KvPageLayout& layout_of(const PagePlace& place) const;
   std::vector<PageWant> pages_for_step(std::span<const StepWant> wants) const;
   // What could make room for a step: one entry for each holder that would let go, if nobody pinned `unpinned` once.
   std::vector<const PageRef*> dispensable(std::span<const StepWant> wants, BlockId unpinned = kNoBlock) const;

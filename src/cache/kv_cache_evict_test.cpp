@@ -90,13 +90,12 @@ TEST(KvCacheEvict, WhatIsKeptFitsWhereItLay) {
       EXPECT_EQ(cache->retention_state(1, length).kept, keep);
     }
     const auto bytes_kept = [&](KvCache& cache) {
-      const std::int64_t page =
-          cache.layouts()[0].lossless ? cache.layouts()[0].wide.bytes : cache.layouts()[0].packed.bytes;
+      const KvPageLayout& page = cache.layouts()[0].lossless ? cache.layouts()[0].wide : cache.layouts()[0].packed;
       const auto plan = cache.prepare(std::vector<StepWant>{{1, 0}});
       std::vector<std::byte> bytes;
       for (std::int64_t i = 0; i < keep / kPageTokens; ++i) {
-        const std::byte* kept = plan->tables[0][0].kept[i];
-        bytes.insert(bytes.end(), kept, kept + page);
+        bytes.resize(bytes.size() + static_cast<std::size_t>(page.bytes));
+        take_out(page, plan->tables[0][0].kept[i], bytes.data() + static_cast<std::ptrdiff_t>(i * page.bytes));
       }
       return bytes;
     };

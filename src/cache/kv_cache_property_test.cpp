@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Setups, KvCacheProperty, testing::ValuesIn(all_setups()
 TEST_P(KvCacheProperty, HoldsWhatTheOracleSays) {
   // All setups together do a million operations, or as many as the variable says.
   const std::uint64_t wanted = number_from("QUIRE_PROPERTY_OPERATIONS", 1'000'000) / all_setups().size() + 1;
-  PageBytes bytes(KvCache::create(options_of(GetParam())).value()->layouts());
+  PageBytes bytes(layouts_of(GetParam()));
   std::uint64_t done = 0;
   rc::detail::TestParams params;
   // Every setup its own lives, the same in every run.

@@ -1,17 +1,22 @@
 // Sealed pages out of a cache and into it, as bytes.
-#include <cstring>
-
 #include "cache/kv_cache.h"
 #include "core/check.h"
 #include "core/fail.h"
 
 namespace quire {
 
-std::span<const std::byte> KvCache::sealed_page(SequenceId id, const PagePlace& place) const {
+const KvPageLayout& KvCache::layout_of(const PagePlace& place) const {
+  const KvGroupLayout& layout = layouts_[place.table];
+  return place.wide ? layout.wide : layout.packed;
+}
+
+std::vector<std::byte> KvCache::sealed_page(SequenceId id, const PagePlace& place) const {
   const PageSlot& slot = at(id).tables[place.table].slots()[static_cast<std::size_t>(place.block)];
   const PageRef& page = place.wide ? slot.wide : slot.packed;
   QUIRE_ASSERT(page, "a sequence that was taken over has every page it needs to go on");
-  return {page.data(), static_cast<std::size_t>(place.bytes)};
+  std::vector<std::byte> bytes(static_cast<std::size_t>(place.bytes));
+  take_out(layout_of(place), page.data(), bytes.data());
+  return bytes;
 }
 
 Result<void> KvCache::append_sealed(SequenceId id, std::span<const TokenId> tokens, std::span<const PageBytes> pages) {
@@ -28,7 +33,7 @@ Result<void> KvCache::append_sealed(SequenceId id, std::span<const TokenId> toke
   QUIRE_TRY(auto taken, take_pages(wants));
   std::vector<PageSlot> slots(sequence.tables.size());
   for (std::size_t i = 0; i < pages.size(); ++i) {
-    std::memcpy(taken[i].data(), pages[i].bytes.data(), pages[i].bytes.size());
+    put_in(layout_of(pages[i].place), pages[i].bytes.data(), taken[i].data());
     PageSlot& slot = slots[pages[i].place.table];
     (pages[i].place.wide ? slot.wide : slot.packed) = std::move(taken[i]);
   }

@@ -128,6 +128,9 @@ Result<StepPlan> KvCache::prepare(std::span<const StepWant> wants) {
     const auto end = split + static_cast<std::ptrdiff_t>(pages[2 * group + 1].count);
     std::vector<PageRef> packed(std::make_move_iterator(split), std::make_move_iterator(end));
     taken.erase(taken.begin(), end);
+    // Tables take from the end: so a sequence's pages follow one another as they lie in memory.
+    std::ranges::reverse(wide);
+    std::ranges::reverse(packed);
     std::vector<PageCopy> copies;
     for (const StepWant& want : wants) {
       Sequence& sequence = at(want.id);

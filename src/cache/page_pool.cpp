@@ -56,6 +56,19 @@ std::uint64_t cost(std::uint64_t page_bytes, std::uint64_t pages) {
   return page_bytes * pages + rounding + bookkeeping(pages);
 }
 
+std::uint64_t pages_of(const PageBundle& bundle) { return static_cast<std::uint64_t>(bundle.pages); }
+std::uint64_t whole_bundles(const PageBundle& bundle, std::uint64_t pages) {
+  return pages / pages_of(bundle) * pages_of(bundle);
+}
+
+// Whoever takes pages of an empty slab gets neighbours, one after the other.
+void free_in_order(PageSlab& slab) {
+  slab.first_free = nullptr;
+  for (auto page = slab.pages.rbegin(); page != slab.pages.rend(); ++page) {
+    page->next_free = std::exchange(slab.first_free, &*page);
+  }
+}
+
 }  // namespace
 
 int PageRef::size_class() const { return page_->slab->size_class; }
@@ -63,13 +76,13 @@ int PageRef::size_class() const { return page_->slab->size_class; }
 void PageRef::release() { page_->slab->pool->give_back(page_); }
 
 Result<std::unique_ptr<PagePool>> PagePool::create(const PoolOptions& options) {
-  if (options.page_bytes.empty()) return fail(Errc::invalid_argument, "[page pool] no size class; expected at least 1");
-  for (const std::uint64_t bytes : options.page_bytes) {
+  if (options.shapes.empty()) return fail(Errc::invalid_argument, "[page pool] no size class; expected at least 1");
+  for (const auto& [bytes, bundle] : options.shapes) {
     if (bytes < 1 || bytes > kLargestSize || options.budget_bytes > kLargestSize) {
       return fail(Errc::invalid_argument, "[page pool] pages of {} bytes in a budget of {}; expected 1 to 2^56", bytes,
                   options.budget_bytes);
     }
-    if (const std::uint64_t least = cost(round_up(bytes, kCacheLine), 1); options.budget_bytes < least) {
+    if (const std::uint64_t least = cost(round_up(bytes, kCacheLine), pages_of(bundle)); options.budget_bytes < least) {
       return fail(Errc::invalid_argument,
                   "[page pool] a budget of {} bytes holds no page of {}; raise it to {} or more", options.budget_bytes,
                   bytes, least);
@@ -80,10 +93,11 @@ Result<std::unique_ptr<PagePool>> PagePool::create(const PoolOptions& options) {
 
 PagePool::PagePool(const PoolOptions& options) : budget_(options.budget_bytes), poison_(options.poison) {
   const std::uint64_t aim = std::min(budget_ / kSlabsInSmallBudget, kSlabBytes);
-  for (const std::uint64_t bytes : options.page_bytes) {
+  for (const auto& [bytes, bundle] : options.shapes) {
     SizeClass& added = classes_.emplace_back();
     added.page_bytes = round_up(bytes, kCacheLine);
-    added.slab_pages = std::max<std::uint64_t>(aim / added.page_bytes, 1);
+    added.bundle = bundle;
+    added.slab_pages = std::max(whole_bundles(bundle, aim / added.page_bytes), pages_of(bundle));
   }
 }
 
@@ -156,11 +170,11 @@ PagePool::Plan PagePool::plan(std::span<const PageWant> wants, const Room& room)
     const std::uint64_t wanted = wanted_pages[static_cast<std::size_t>(c)];
     if (in_spare > 0 && wanted <= free - in_spare) unneeded_spares.push_back(c);
     for (std::uint64_t missing = wanted - std::min(wanted, free); missing > 0;) {
-      const std::uint64_t pages = std::min(missing, class_at(c).slab_pages);
+      const std::uint64_t pages = std::min(round_up(missing, pages_of(bundle(c))), class_at(c).slab_pages);
       needed += slab_cost(c, pages);
       if (needed > budget_) return result;
       result.slabs.push_back({c, pages});
-      missing -= pages;
+      missing -= std::min(missing, pages);
     }
   }
   for (const int c : unneeded_spares) {
@@ -173,7 +187,8 @@ PagePool::Plan PagePool::plan(std::span<const PageWant> wants, const Room& room)
   for (NewSlab& slab : result.slabs) {
     const std::uint64_t least = slab_cost(slab.size_class, slab.pages);
     const std::uint64_t per_page = class_at(slab.size_class).page_bytes + sizeof(Page);
-    slab.pages = std::min(class_at(slab.size_class).slab_pages, slab.pages + left / per_page);
+    const std::uint64_t more = whole_bundles(bundle(slab.size_class), left / per_page);
+    slab.pages = std::min(class_at(slab.size_class).slab_pages, slab.pages + more);
     left -= slab_cost(slab.size_class, slab.pages) - least;
   }
   result.fits = true;
@@ -220,10 +235,18 @@ Result<std::vector<PageRef>> PagePool::allocate(std::span<const PageWant> wants)
     SizeClass& size_class = classes_[static_cast<std::size_t>(want.size_class)];
     for (std::uint64_t i = 0; i < want.count; ++i) {
       pages.push_back(PageRef(take(size_class)));
-      if (poison_) std::memset(pages.back().data(), 0xFF, size_class.page_bytes);
+      if (poison_) poison(pages.back());
     }
   }
   return pages;
+}
+
+void PagePool::poison(const PageRef& page) const {
+  const SizeClass& size_class = class_at(page.size_class());
+  size_class.bundle.for_each_piece(static_cast<std::int64_t>(size_class.page_bytes),
+                                   [&](std::int64_t at, std::int64_t, std::int64_t bytes) {
+                                     std::memset(page.data() + at, 0xFF, static_cast<std::size_t>(bytes));
+                                   });
 }
 
 PageSlab* PagePool::map_slab(const NewSlab& wanted) {
@@ -234,11 +257,13 @@ PageSlab* PagePool::map_slab(const NewSlab& wanted) {
   std::byte* const data = memory.data();
   auto* const slab =
       new PageSlab{this, wanted.size_class, next_serial_++, std::move(memory), wanted.pages, nullptr, {}};
-  slab->pages.resize(wanted.pages);
-  for (std::uint64_t i = wanted.pages; i-- > 0;) {
-    slab->pages[i] = {data + i * size_class.page_bytes, slab, slab->first_free, 0};
-    slab->first_free = &slab->pages[i];
+  const std::uint64_t in_bundle = pages_of(size_class.bundle);
+  for (std::uint64_t i = 0; i < wanted.pages; ++i) {
+    std::byte* const bundle = data + i / in_bundle * in_bundle * size_class.page_bytes;
+    slab->pages.push_back(
+        {bundle + size_class.bundle.page_offset(static_cast<std::int64_t>(i % in_bundle)), slab, nullptr, 0});
   }
+  free_in_order(*slab);
   reserved_ += slab_cost(wanted.size_class, wanted.pages);
   size_class.free += wanted.pages;
   size_class.partial.insert(slab);
@@ -280,6 +305,7 @@ void PagePool::give_back(Page* page) {
     size_class.partial.insert(slab);
     return;
   }
+  free_in_order(*slab);
   PageSlab* spare = size_class.spare;
   if (spare == nullptr || spare->pages.size() < slab->pages.size())
     spare = std::exchange(size_class.spare, slab);

@@ -4,6 +4,9 @@
 //   class 0   [page|page|page]  [page|page|page]      a slab: up to 16 MiB, huge pages where
 //   class 1   [ page  |  page ]                       the system has them
 //
+// Pages of a class may lie in bundles, interleaved (kv/bundle.h): a slab is then of whole ones, and a rest of the
+// budget too small for one is left.
+//
 // A slab whose pages all came back returns to the system, and its bytes to the budget, so that
 // another class can have them; the largest empty slab of a class is kept until somebody needs its bytes.
 // For one thread.
@@ -18,14 +21,23 @@
 #include <utility>
 #include <vector>
 
+#include "kv/bundle.h"
 #include "quire/result.h"
 
 namespace quire {
 
+struct PageShape {
+  // NOLINTNEXTLINE(google-explicit-constructor): most pages are their size
+  PageShape(std::uint64_t bytes_, PageBundle bundle_ = {}) : bytes(bytes_), bundle(bundle_) {}
+
+  std::uint64_t bytes;  // rounded up to 64
+  PageBundle bundle;    // a slab is made of whole ones
+};
+
 struct PoolOptions {
-  std::uint64_t budget_bytes;             // for slabs and what describes them
-  std::vector<std::uint64_t> page_bytes;  // of each size class; rounded up to 64
-  bool poison = false;                    // fill pages with 0xFF (NaN in every float format) as they are handed out
+  std::uint64_t budget_bytes;     // for slabs and what describes them
+  std::vector<PageShape> shapes;  // of each size class
+  bool poison = false;            // fill pages with 0xFF (NaN in every float format) as they are handed out
 };
 
 struct PageWant {
@@ -127,6 +139,7 @@ class PagePool {
   void trim();
 
   std::uint64_t budget_bytes() const { return budget_; }
+  const PageBundle& bundle(int size_class) const { return class_at(size_class).bundle; }
   std::uint64_t page_bytes(int size_class) const { return class_at(size_class).page_bytes; }
   // Free pages and what the budget has left, once these holders have let go.
   std::uint64_t free_bytes(std::span<const PageRef* const> leaving) const;
@@ -138,6 +151,7 @@ class PagePool {
 
   struct SizeClass {
     std::uint64_t page_bytes = 0;
+    PageBundle bundle;
     std::uint64_t slab_pages = 0;  // of a slab for which the budget has room
     std::uint64_t in_use = 0;
     std::uint64_t free = 0;  // counting those in the spare slab
@@ -168,6 +182,7 @@ class PagePool {
   Room room_without(std::span<const PageRef* const> leaving) const;
   Plan plan(std::span<const PageWant> wants, const Room& room) const;
   std::uint64_t slab_cost(int size_class, std::uint64_t pages) const;
+  void poison(const PageRef& page) const;
   detail::PageSlab* map_slab(const NewSlab& slab);
   void unmap_slab(detail::PageSlab* slab);
   detail::Page* take(SizeClass& size_class);

@@ -113,6 +113,51 @@ TEST(PagePool, ABudgetIsUsedWellAndNeverExceeded) {
   }
 }
 
+TEST(PagePool, SlabsAreOfWholeBundlesAndPagesComeInOrder) {
+  constexpr std::uint64_t kPage = 64 * 1024;
+  const PageBundle bundle{8, 4096};
+  const auto pool = make({40 * kMiB, {{kPage, bundle}}, true});
+  std::vector<PageRef> pages = take(*pool, {{0, 11}});
+  const auto counters = pool->counters().classes[0];
+  EXPECT_EQ((counters.pages_in_use + counters.pages_free) % 8, 0u);
+  const auto expect_neighbours = [&] {
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      const std::byte* start = pages[i / 8 * 8].data();
+      EXPECT_EQ(pages[i].data() - start, bundle.page_offset(static_cast<std::int64_t>(i % 8))) << i;
+    }
+  };
+  expect_neighbours();
+  // Each writes all of its own page; none writes into another's.
+  const auto for_each_piece = [&](const PageRef& page, auto&& piece) {
+    bundle.for_each_piece(kPage, [&](std::int64_t at, std::int64_t, std::int64_t bytes) {
+      piece(page.data() + at, static_cast<std::size_t>(bytes));
+    });
+  };
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    for_each_piece(pages[i], [&](std::byte* at, std::size_t bytes) {
+      EXPECT_TRUE(std::all_of(at, at + bytes, [](std::byte b) { return b == std::byte{0xFF}; })) << "poison";
+      std::memset(at, static_cast<int>(i), bytes);
+    });
+  }
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    for_each_piece(pages[i], [&](const std::byte* at, std::size_t bytes) {
+      EXPECT_TRUE(std::all_of(at, at + bytes, [&](std::byte b) { return b == static_cast<std::byte>(i); })) << i;
+    });
+  }
+  // In whatever order they come back.
+  std::shuffle(pages.begin(), pages.end(), std::mt19937(5));
+  pages.clear();
+  pages = take(*pool, {{0, 16}});
+  expect_neighbours();
+}
+
+TEST(PagePool, ARestTooSmallForABundleIsLeft) {
+  constexpr std::uint64_t kPage = 64 * 1024;
+  const auto pool = make({20 * kPage, {{kPage, PageBundle{8, 4096}}}});
+  EXPECT_EQ(take_all(*pool, 0).size(), 16u);
+  EXPECT_FALSE(PagePool::create({7 * kPage, {{kPage, PageBundle{8, 4096}}}}).ok()) << "no room for one bundle";
+}
+
 TEST(PagePool, AllOrNothing) {
   const auto pool = make({8 * kMiB, {kMiB, 2 * kMiB}});
   const auto held = take(*pool, {{0, 2}});
@@ -187,7 +232,7 @@ TEST(PagePool, APageMayNotOutliveIt) {
 TEST(PagePool, AgreesWithANaiveModel) {
   std::mt19937 random(11);
   const auto pick = [&](std::uint64_t below) { return static_cast<std::uint64_t>(random()) % below; };
-  const std::vector<std::uint64_t> sizes{4096, 10'000, 70'000};
+  const std::vector<PageShape> sizes{4096, 10'000, 70'000};
   const std::uint64_t budget = 2 * kMiB;
   const auto pool = make({budget, sizes});
   struct Held {
@@ -212,7 +257,7 @@ TEST(PagePool, AgreesWithANaiveModel) {
             const PageRef& page = (*pages)[next];
             ASSERT_EQ(page.size_class(), want.size_class);
             const auto mark = static_cast<std::byte>(pick(256));
-            std::memset(page.data(), static_cast<int>(mark), sizes[static_cast<std::size_t>(want.size_class)]);
+            std::memset(page.data(), static_cast<int>(mark), sizes[static_cast<std::size_t>(want.size_class)].bytes);
             held.push_back({page, mark});
           }
           in_use[static_cast<std::size_t>(want.size_class)] += want.count;
@@ -224,7 +269,7 @@ TEST(PagePool, AgreesWithANaiveModel) {
         const std::size_t i = pick(held.size());
         const auto size_class = static_cast<std::size_t>(held[i].page.size_class());
         ASSERT_EQ(held[i].page.data()[0], held[i].mark);
-        ASSERT_EQ(held[i].page.data()[sizes[size_class] - 1], held[i].mark);
+        ASSERT_EQ(held[i].page.data()[sizes[size_class].bytes - 1], held[i].mark);
         --in_use[size_class];
         std::swap(held[i], held.back());
         held.pop_back();

@@ -103,8 +103,7 @@ Result<SavedPrompt> Engine::State::save(const Job& job, const std::string& path)
   std::vector<std::byte> page;
   for (const PagePlace& place : PrefixPages::places(space.layouts, blocks)) {
     const bool copied = hold.with([&](const KvCache& kv, SequenceId id) {
-      const auto bytes = kv.sealed_page(id, place);
-      page.assign(bytes.begin(), bytes.end());
+      page = kv.sealed_page(id, place);
       return true;
     });
     if (!copied) {

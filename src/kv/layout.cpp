@@ -78,6 +78,38 @@ Result<KvGroupLayout> make_layout(const KvGroupSpec& spec) {
   return layout;
 }
 
+KvPageLayout bundled(const KvPageLayout& page, std::uint64_t most_bytes) {
+  // Beyond, reading gains nothing more.
+  constexpr std::int64_t kMostPages = 32;
+  const std::int64_t tile = page.values.offset - page.keys.offset;
+  const bool alike = tile > 0 && tile % kPageAlignment == 0 && page.values.head_stride == 2 * tile;
+  std::int64_t pages = alike ? kMostPages : 1;
+  while (pages > 1 && static_cast<std::uint64_t>(pages * page.bytes) > most_bytes) {
+    pages = pages == PageBundle::kInTurn ? 1 : pages / 2;
+  }
+  if (pages == 1) return page;
+  KvPageLayout result = page;
+  result.bundle = {pages, tile};
+  result.values.offset = result.bundle.values_offset();
+  for (KvStreamLayout* stream : {&result.keys, &result.values}) {
+    stream->layer_stride *= pages;
+    stream->head_stride *= pages;
+  }
+  return result;
+}
+
+void take_out(const KvPageLayout& layout, const std::byte* page, std::byte* to) {
+  layout.bundle.for_each_piece(layout.bytes, [&](std::int64_t in_page, std::int64_t alone, std::int64_t bytes) {
+    std::memcpy(to + alone, page + in_page, static_cast<std::size_t>(bytes));
+  });
+}
+
+void put_in(const KvPageLayout& layout, const std::byte* from, std::byte* page) {
+  layout.bundle.for_each_piece(layout.bytes, [&](std::int64_t in_page, std::int64_t alone, std::int64_t bytes) {
+    std::memcpy(page + in_page, from + alone, static_cast<std::size_t>(bytes));
+  });
+}
+
 KvVisibility narrower(const KvVisibility& own, const KvVisibility& policy) {
   return own.window > 0 && (policy.window == 0 || own.window <= policy.window) ? own : policy;
 }

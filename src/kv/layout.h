@@ -2,7 +2,8 @@
 //
 //   page:   layer 0 [head 0: keys | values] [head 1: keys | values] ...   layer 1 ...
 //
-// Layer by layer, because attention reads one layer of many pages; what it reads one after the other lies together.
+// Layer by layer, because attention reads one layer of many pages. Where memory allows, neighbours are interleaved
+// (kv/bundle.h), so that what it reads one after the other lies in a row.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,15 @@ struct KvGroupSpec {
   std::int64_t recent_pages = 0;
 };
 
+// Of pages that lie each by itself.
 Result<KvGroupLayout> make_layout(const KvGroupSpec& spec);
+
+// The same pages in bundles of `most_bytes` at most, as many to a bundle as is of use; each by itself where no bundle
+// is that small, or where keys and values take up different room.
+KvPageLayout bundled(const KvPageLayout& page, std::uint64_t most_bytes);
+// A page of a bundle, taken out of it and put into it: [bytes], as a page by itself lies.
+void take_out(const KvPageLayout& layout, const std::byte* page, std::byte* to);
+void put_in(const KvPageLayout& layout, const std::byte* from, std::byte* page);
 
 // What a sequence sees of a group: the narrower of the model's own window and what a policy allows.
 KvVisibility narrower(const KvVisibility& own, const KvVisibility& policy);

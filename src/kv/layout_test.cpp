@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <vector>
 
@@ -49,6 +50,64 @@ TEST(KvLayout, TilesCoverThePageWithoutOverlap) {
       EXPECT_EQ(*starts.rbegin(), page.bytes - tile);
     }
   }
+}
+
+TEST(KvLayout, TilesOfABundleLieInTheOrderInWhichTheyAreRead) {
+  for (const KvFormatInfo& format : kv_formats()) {
+    const KvPageLayout alone = make_layout(smollm2(format.format))->packed;
+    const KvPageLayout page = bundled(alone, static_cast<std::uint64_t>(8 * alone.bytes));
+    ASSERT_EQ(page.bundle.pages, 8) << format.name;
+    const std::int64_t tile = alone.values.offset;
+    std::int64_t next = 0;
+    for (std::int64_t layer = 0; layer < 30; ++layer) {
+      for (std::int64_t head = 0; head < 3; ++head) {
+        for (const std::int64_t first : {0, 4}) {
+          for (const KvStreamLayout* stream : {&page.keys, &page.values}) {
+            for (std::int64_t i = first; i < first + 4; ++i, next += tile) {
+              const std::int64_t at = page.bundle.page_offset(i) + stream->offset + layer * stream->layer_stride +
+                                      head * stream->head_stride;
+              ASSERT_EQ(at, next) << format.name << " page " << i;
+            }
+          }
+        }
+      }
+    }
+    EXPECT_EQ(next, 8 * alone.bytes);
+  }
+}
+
+TEST(KvLayout, APageOfABundleComesOutAsItWentIn) {
+  const KvPageLayout alone = make_layout(smollm2(KvFormat::q8))->packed;
+  const KvPageLayout page = bundled(alone, static_cast<std::uint64_t>(4 * alone.bytes + 1));
+  ASSERT_EQ(page.bundle.pages, 4);
+  std::vector<std::byte> bundle(static_cast<std::size_t>(4 * alone.bytes));
+  const auto bytes_of = [&](int which) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(alone.bytes));
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 251 + which * 31u);
+    return bytes;
+  };
+  const auto place = [&](int which) { return bundle.data() + page.bundle.page_offset(which); };
+  for (int which = 0; which < 4; ++which) put_in(page, bytes_of(which).data(), place(which));
+  for (int which = 0; which < 4; ++which) {
+    std::vector<std::byte> out(static_cast<std::size_t>(alone.bytes));
+    take_out(page, place(which), out.data());
+    EXPECT_EQ(out, bytes_of(which)) << which;
+    EXPECT_EQ(std::memcmp(page.values.tile(place(which), 29, 2), alone.values.tile(out.data(), 29, 2),
+                          static_cast<std::size_t>(page.bundle.tile)),
+              0);
+  }
+}
+
+TEST(KvLayout, PagesStayByThemselvesWhereABundleIsOfNoUse) {
+  const KvPageLayout alone = make_layout(smollm2(KvFormat::f16))->wide;
+  EXPECT_EQ(bundled(alone, static_cast<std::uint64_t>(4 * alone.bytes - 1)).bundle.pages, 1) << "too large";
+  EXPECT_EQ(bundled(alone, std::uint64_t{1} << 40).bundle.pages, 32) << "no larger than is of use";
+  KvGroupSpec mixed = smollm2(KvFormat::q8);
+  mixed.values = KvFormat::q4;
+  const KvPageLayout uneven = make_layout(mixed)->packed;
+  const KvPageLayout same = bundled(uneven, std::uint64_t{1} << 40);
+  EXPECT_EQ(same.bundle.pages, 1) << "keys and values of different sizes";
+  EXPECT_EQ(same.values.offset, uneven.values.offset);
 }
 
 // 2,048 tokens with one sink page: 63 packed pages and one wide, and an open page as soon as there is one more.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kv/bundle.h"
 #include "kv/format.h"
 
 namespace quire {
@@ -35,6 +36,7 @@ struct KvPageLayout {
   KvStreamLayout keys;
   KvStreamLayout values;
   std::int64_t bytes;  // one page
+  PageBundle bundle = {};
   // Multi-head latent attention: a token's key is its value (the latent) followed by what `keys`
   // holds (the RoPE part), so a query has values.dim + keys.dim values.
   bool latent = false;

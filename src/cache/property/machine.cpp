@@ -27,7 +27,8 @@ Machine::Machine(const Setup& setup, PageBytes& bytes)
       roomy_(setup.tight_budget == 0),
       visible_(setup.policies),
       cache_(std::move(*KvCache::create(options_of(setup)))),
-      oracle_(std::make_unique<Oracle>(cache_->layouts(), bytes)) {
+      layouts_(layouts_of(setup)),
+      oracle_(std::make_unique<Oracle>(layouts_, bytes)) {
   const char* const names[] = {"h2o:16", "h2o:75", "snapkv:50", "snapkv:20%"};
   for (std::size_t i = 0; i < policies_.size(); ++i) policies_[i] = std::move(*parse_policy(names[i]));
 }

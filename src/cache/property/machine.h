@@ -31,6 +31,8 @@ struct Setup {
 
 std::vector<Setup> all_setups();
 CacheOptions options_of(const Setup& setup);
+// Of pages by themselves, however the cache bundles them.
+std::vector<KvGroupLayout> layouts_of(const Setup& setup);
 
 class Machine {
  public:
@@ -87,6 +89,7 @@ class Machine {
   bool roomy_;
   std::vector<KvVisibility> visible_;
   std::unique_ptr<KvCache> cache_;
+  std::vector<KvGroupLayout> layouts_;
   std::unique_ptr<Oracle> oracle_;
   std::vector<Live> live_;
   Live* touched_ = nullptr;

@@ -29,8 +29,10 @@ void Machine::check_group(const Live& live, std::int64_t g, const KvTable& table
   const KvGroupLayout& layout = cache_->layouts()[index(g)];
   const GroupModel& group = live.model.groups[index(g)];
   const History& history = live.model.history;
-  const auto same = [](const std::byte* page, const Bytes& bytes) {
-    return std::memcmp(page, bytes.data(), bytes.size()) == 0;
+  const auto same = [](const KvPageLayout& page_layout, const std::byte* page, const Bytes& bytes) {
+    Bytes there(bytes.size());
+    take_out(page_layout, page, there.data());
+    return there == bytes;
   };
   expect(table.first_position == group.first_position, "another first position");
   expect(table.visible == group.visible, "other tokens may be seen");
@@ -41,12 +43,16 @@ void Machine::check_group(const Live& live, std::int64_t g, const KvTable& table
     expect((entry.wide != nullptr) == should.wide, "a 16-bit page is there and should not, or the other way round");
     expect((entry.packed != nullptr) == should.packed, "an encoded page is there and should not, or the reverse");
     if (page == open) continue;
-    if (should.wide) expect(same(entry.wide, bytes_.wide(g, history.page(page))), "wrong bytes in a full page");
-    if (should.packed) expect(same(entry.packed, bytes_.packed(g, history.page(page))), "wrong bytes in a sealed page");
+    if (should.wide)
+      expect(same(layout.wide, entry.wide, bytes_.wide(g, history.page(page))), "wrong bytes in a full page");
+    if (should.packed) {
+      expect(same(layout.packed, entry.packed, bytes_.packed(g, history.page(page))), "wrong bytes in a sealed page");
+    }
   }
   expect(table.kept_tokens == group.kept_tokens, "another number of kept tokens");
   for (std::size_t page = 0; page < group.kept.size(); ++page) {
-    expect(same(table.kept[page], group.kept[page]), "wrong bytes in a kept page");
+    const KvPageLayout& kept = layout.lossless ? layout.wide : layout.packed;
+    expect(same(kept, table.kept[page], group.kept[page]), "wrong bytes in a kept page");
   }
 
   // The open page, token by token.
@@ -102,7 +108,7 @@ void Machine::check_read(const Live& live) {
           Floats& tile = tiles[index(head)];
           if (p == start || p % kPageTokens == 0) {
             const Bytes& bytes = bytes_.packed(place.group, live.model.history.page(page));
-            tile = PageBytes::decode(layout.packed, bytes.data(), place.layer, head, s);
+            tile = PageBytes::decode(layouts_[index(place.group)].packed, bytes.data(), place.layer, head, s);
           }
           std::copy_n(tile.begin() + p % kPageTokens * stream.dim, stream.dim, should.begin());
           turn(layout, s, stream.dim, should.data());

@@ -61,4 +61,10 @@ CacheOptions options_of(const Setup& setup) {
   return options;
 }
 
+std::vector<KvGroupLayout> layouts_of(const Setup& setup) {
+  std::vector<KvGroupLayout> layouts;
+  for (const KvGroupSpec& group : setup.groups) layouts.push_back(*make_layout(group));
+  return layouts;
+}
+
 }  // namespace quire::property

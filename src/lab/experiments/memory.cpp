@@ -54,8 +54,8 @@ class Filled {
         const KvGroupLayout& layout = cache_->layouts()[group];
         for (std::int64_t page = first / kPageTokens; page * kPageTokens < end; ++page) {
           const KvTableEntry& entry = plan.tables[0][group].pages[page];
-          std::memset(entry.wide, 0, static_cast<std::size_t>(layout.wide.bytes));
-          if (entry.packed != nullptr) std::memset(entry.packed, 0, static_cast<std::size_t>(layout.packed.bytes));
+          write_to(layout.wide, entry.wide);
+          if (entry.packed != nullptr) write_to(layout.packed, entry.packed);
         }
       }
       cache_->commit(id, std::vector<TokenId>(static_cast<std::size_t>(want.tokens), 1));
@@ -66,6 +66,11 @@ class Filled {
   KvCache& cache() { return *cache_; }
 
  private:
+  static void write_to(const KvPageLayout& layout, std::byte* page) {
+    layout.bundle.for_each_piece(layout.bytes, [&](std::int64_t at, std::int64_t, std::int64_t bytes) {
+      std::memset(page + at, 0, static_cast<std::size_t>(bytes));
+    });
+  }
   explicit Filled(std::unique_ptr<KvCache> cache) : cache_(std::move(cache)) {}
   std::unique_ptr<KvCache> cache_;
   SequenceId next_ = 0;
