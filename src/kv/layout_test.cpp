@@ -81,14 +81,16 @@ TEST(KvLayout, APageOfABundleComesOutAsItWentIn) {
   const KvPageLayout page = bundled(alone, static_cast<std::uint64_t>(4 * alone.bytes + 1));
   ASSERT_EQ(page.bundle.pages, 4);
   std::vector<std::byte> bundle(static_cast<std::size_t>(4 * alone.bytes));
-  const auto bytes_of = [&](int which) {
+  const auto bytes_of = [&](std::size_t which) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(alone.bytes));
-    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 251 + which * 31u);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 251 + which * 31);
     return bytes;
   };
-  const auto place = [&](int which) { return bundle.data() + page.bundle.page_offset(which); };
-  for (int which = 0; which < 4; ++which) put_in(page, bytes_of(which).data(), place(which));
-  for (int which = 0; which < 4; ++which) {
+  const auto place = [&](std::size_t which) {
+    return bundle.data() + page.bundle.page_offset(static_cast<std::int64_t>(which));
+  };
+  for (std::size_t which = 0; which < 4; ++which) put_in(page, bytes_of(which).data(), place(which));
+  for (std::size_t which = 0; which < 4; ++which) {
     std::vector<std::byte> out(static_cast<std::size_t>(alone.bytes));
     take_out(page, place(which), out.data());
     EXPECT_EQ(out, bytes_of(which)) << which;
