@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 // What is left of a bundle waits for the next page of its kind: that should not be much of a budget, nor much memory.
-constexpr std::uint64_t kBundlesInBudget = 64, kMostBundleBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kBundlesInBudget = 64, kMostBundleBytes = std::uint64_t{48} << 20;
 
 }  // namespace
 
@@ -23,7 +23,8 @@ Result<std::unique_ptr<KvCache>> KvCache::create(const CacheOptions& options) {
   for (const KvGroupSpec& spec : options.groups) {
     QUIRE_TRY(KvGroupLayout layout, make_layout(spec));
     for (KvPageLayout* page : {&layout.wide, &layout.packed}) {
-      *page = bundled(*page, std::min(options.budget_bytes / kBundlesInBudget, kMostBundleBytes));
+      const bool few = page == &layout.wide && !layout.lossless;  // open, recent and sink pages alone
+      if (!few) *page = bundled(*page, std::min(options.budget_bytes / kBundlesInBudget, kMostBundleBytes));
       pool.shapes.emplace_back(static_cast<std::uint64_t>(page->bytes), page->bundle);
     }
     layouts.push_back(layout);

@@ -36,7 +36,7 @@ constexpr std::uint64_t kCacheLine = 64;
 
 // Pages of a sequence should follow one another: slabs of little more than a huge page lie 4 MiB apart, and reading a
 // layer of all pages then takes a fifth to a third longer.
-constexpr std::uint64_t kSlabBytes = 8 * kHugePage;
+constexpr std::uint64_t kSlabBytes = 24 * kHugePage;
 // A small budget is cut into about this many slabs, so that a slab that is barely used, or a
 // rest too small for one, does not cost much of it.
 constexpr std::uint64_t kSlabsInSmallBudget = 16;

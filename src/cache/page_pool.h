@@ -1,7 +1,7 @@
 // Where pages live. Memory is taken from the system in slabs, each cut into pages of one size
 // class, up to a budget that is never exceeded:
 //
-//   class 0   [page|page|page]  [page|page|page]      a slab: up to 16 MiB, huge pages where
+//   class 0   [page|page|page]  [page|page|page]      a slab: up to 48 MiB, huge pages where
 //   class 1   [ page  |  page ]                       the system has them
 //
 // Pages of a class may lie in bundles, interleaved (kv/bundle.h): a slab is then of whole ones, and a rest of the

@@ -79,8 +79,8 @@ Result<KvGroupLayout> make_layout(const KvGroupSpec& spec) {
 }
 
 KvPageLayout bundled(const KvPageLayout& page, std::uint64_t most_bytes) {
-  // Beyond, reading gains nothing more.
-  constexpr std::int64_t kMostPages = 32;
+  // Beyond, reading gains a hundredth or two.
+  constexpr std::int64_t kMostPages = 64;
   const std::int64_t tile = page.values.offset - page.keys.offset;
   const bool alike = tile > 0 && tile % kPageAlignment == 0 && page.values.head_stride == 2 * tile;
   std::int64_t pages = alike ? kMostPages : 1;

@@ -103,7 +103,7 @@ TEST(KvLayout, APageOfABundleComesOutAsItWentIn) {
 TEST(KvLayout, PagesStayByThemselvesWhereABundleIsOfNoUse) {
   const KvPageLayout alone = make_layout(smollm2(KvFormat::f16))->wide;
   EXPECT_EQ(bundled(alone, static_cast<std::uint64_t>(4 * alone.bytes - 1)).bundle.pages, 1) << "too large";
-  EXPECT_EQ(bundled(alone, std::uint64_t{1} << 40).bundle.pages, 32) << "no larger than is of use";
+  EXPECT_EQ(bundled(alone, std::uint64_t{1} << 40).bundle.pages, 64) << "no larger than is of use";
   KvGroupSpec mixed = smollm2(KvFormat::q8);
   mixed.values = KvFormat::q4;
   const KvPageLayout uneven = make_layout(mixed)->packed;

@@ -276,44 +276,53 @@ class AttentionRun {
     finish(b, kv_head, total);
   }
 
-  // Segments are shared out, then merged in order.
+  // Segments are shared out. Whoever computes the last of a block and head merges all of them, in order.
   void split(std::int64_t part_floats, ThreadPool& pool) const {
-    struct Item {
+    struct Whole {
       const Block* block;
       std::int64_t kv_head;
+      float* parts;  // of its segments, side by side
+      std::int64_t segments;
+      std::atomic<std::int64_t> missing;
+    };
+    struct Item {
+      Whole* whole;
       Segment segment;
       float* part;
     };
     std::vector<Item> items;
-    std::vector<std::size_t> starts;  // of each block and head
+    std::vector<Whole> wholes(blocks_.size() * static_cast<std::size_t>(group_.kv_heads));
     float* part = partials_scratch.get<float>(part_floats);
+    Whole* whole = wholes.data();
     for (const Block& b : blocks_) {
       const auto all = segments(b);
-      for (std::int64_t h = 0; h < group_.kv_heads; ++h) {
-        starts.push_back(items.size());
+      for (std::int64_t h = 0; h < group_.kv_heads; ++h, ++whole) {
+        whole->block = &b;
+        whole->kv_head = h;
+        whole->parts = part;
+        whole->segments = std::ssize(all);
+        whole->missing.store(std::ssize(all), std::memory_order_relaxed);
         for (const Segment& segment : all) {
-          items.push_back({&b, h, segment, part});
+          items.push_back({whole, segment, part});
           part += state_floats(b);
         }
       }
     }
-    starts.push_back(items.size());
-    pool.for_each(static_cast<std::int64_t>(items.size()), [&](std::int64_t i) {
+    pool.for_each(std::ssize(items), [&](std::int64_t i) {
       const Item& item = items[static_cast<std::size_t>(i)];
-      BlockQueries queries_of(*this, *item.block, item.kv_head);
+      Whole& of = *item.whole;
+      const Block& b = *of.block;
+      BlockQueries queries_of(*this, b, of.kv_head);
       std::array<PageTiles, kSpanPages> ahead{};
-      if (i + 1 < static_cast<std::int64_t>(items.size())) {
+      if (i + 1 < std::ssize(items)) {
         const Item& next = items[static_cast<std::size_t>(i + 1)];
-        reader_.tiles(pieces_[next.block->first_piece], next.segment.kept ? Part::kept : Part::usual,
-                      next.segment.begin(), next.kv_head, ahead);
+        reader_.tiles(pieces_[next.whole->block->first_piece], next.segment.kept ? Part::kept : Part::usual,
+                      next.segment.begin(), next.whole->kv_head, ahead);
       }
-      attend(*item.block, item.kv_head, item.segment, queries_of, item.part, ahead.data());
-    });
-    pool.for_each(static_cast<std::int64_t>(starts.size()) - 1, [&](std::int64_t n) {
-      const std::size_t first = starts[static_cast<std::size_t>(n)], end = starts[static_cast<std::size_t>(n) + 1];
-      const Item& head = items[first];
-      for (std::size_t i = first + 1; i < end; ++i) merge(*head.block, head.part, items[i].part);
-      finish(*head.block, head.kv_head, head.part);
+      attend(b, of.kv_head, item.segment, queries_of, item.part, ahead.data());
+      if (of.missing.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+      for (std::int64_t s = 1; s < of.segments; ++s) merge(b, of.parts, of.parts + s * state_floats(b));
+      finish(b, of.kv_head, of.parts);
     });
   }
 

@@ -67,12 +67,13 @@ QUIRE_INLINE void fetch_with_step(const std::byte* from, std::int64_t step) {
   unrolled<kLinesEach>([&](auto i) QUIRE_LAMBDA { fetch_ahead(from + (step * kLinesEach + i) * kCacheLine); });
 }
 constexpr int kMostLinesEach = 2;
-// The same where few queries read a span, and memory hardly comes as fast: into the first-level cache. Zen 5 lets go of
-// many fetches into the second.
+// The same where few queries read a span, and memory hardly comes as fast: into the first-level cache and no other,
+// since nobody reads these lines again before the next token. Zen 5 lets go of many fetches into the second; and
+// what is dropped there goes to the third, where it takes the place of weights.
 template <int kLinesEach>
-QUIRE_INLINE void fetch_soon_with_step(const std::byte* from, std::int64_t step) {
+QUIRE_INLINE void fetch_once_with_step(const std::byte* from, std::int64_t step) {
   unrolled<kLinesEach>([&](auto i)
-                           QUIRE_LAMBDA { __builtin_prefetch(from + (step * kLinesEach + i) * kCacheLine, 0, 3); });
+                           QUIRE_LAMBDA { __builtin_prefetch(from + (step * kLinesEach + i) * kCacheLine, 0, 0); });
 }
 
 // Kernels by lines fetched with each step, then by queries less one.

@@ -26,7 +26,7 @@ struct ScoreAsMade {
         total[i][0] = total[i][1] = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][scales_at + 1]));
       });
       for (std::int64_t d = begin; d < end; d += kByteLines) {
-        fetch_soon_with_step<Keys::kTileLinesEach>(next, d / kByteLines);
+        fetch_once_with_step<Keys::kTileLinesEach>(next, d / kByteLines);
         const FourLines four = keys.four(d);
         unrolled<kQueries>([&](auto i) QUIRE_LAMBDA {
           const __m512i query = _mm512_set1_epi32(static_cast<std::int32_t>(queries[i][d / 4]));
@@ -67,7 +67,7 @@ struct AddBytesAsMade {
       const std::byte* tile = pages.tiles[p] + chunk * kLineBytes;
       const std::byte* next = pages.next[p] + chunk * kLine * kLineBytes;
       for (std::int64_t t = 0; t < kLine; t += kByteLines) {
-        fetch_soon_with_step<kLinesEach>(next, t / kByteLines);
+        fetch_once_with_step<kLinesEach>(next, t / kByteLines);
         total.add(four_lines<kFormat>(tile + t * stride, stride), weights, (p * kLine + t) / kByteLines);
       }
     }
@@ -86,7 +86,7 @@ QUIRE_INLINE bool add_values_of_f16(const std::byte* tile, std::int64_t dim, std
   });
   PairMaker<false> maker;
   for (std::int64_t t = kWhole ? 0 : first / 2 * 2; t < (kWhole ? kLine : last); t += 2) {
-    fetch_soon_with_step<2 * kLines>(next, t / 2);
+    fetch_once_with_step<2 * kLines>(next, t / 2);
     const std::byte* at = tile + 2 * t * dim;
     MadePairs lines[kLines];
     unrolled<kLines>([&](auto n) QUIRE_LAMBDA {

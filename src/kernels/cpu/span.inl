@@ -282,16 +282,17 @@ QUIRE_INLINE const PageTiles& tiles_ahead(const Stretch& s, std::int64_t page) {
 }
 
 // Few queries read a span in 2 x 4 steps, keys of its pages, then values. What a step fetches is read so many steps
-// later that about 8 KiB lie between: with less it comes too late, with more some of it is let go of and never comes.
+// later that 8 to 12 KiB lie between: with less it comes too late, with more some of it is let go of and never comes.
+constexpr std::int64_t kSpanSteps = 2 * kSpanPages;
+constexpr std::int64_t steps_ahead(std::int64_t tile_bytes) {
+  return tile_bytes >= 8 << 10 ? 1 : tile_bytes >= 4 << 10 ? 2 : tile_bytes >= 2 << 10 ? 6 : kSpanSteps;
+}
 QUIRE_INLINE const std::byte* fetched_in_step(const Stretch& s, std::int64_t span, std::int64_t step) {
-  constexpr std::int64_t kAheadBytes = 8 << 10, kSteps = 2 * kSpanPages;
   const PageTiles& here = s.tiles[span + step % kSpanPages];
-  const std::int64_t bytes = (here.packed ? s.packed : s.wide).keys.bytes;
-  const std::int64_t steps = bytes >= kAheadBytes ? 1 : bytes >= kAheadBytes / 2 ? 2 : kSpanPages;
-  const std::int64_t later = step + steps;
-  const PageTiles* const coming = coming_tiles(s, span + later / kSteps * kSpanPages + later % kSpanPages);
+  const std::int64_t later = step + steps_ahead((here.packed ? s.packed : s.wide).keys.bytes);
+  const PageTiles* const coming = coming_tiles(s, span + later / kSpanSteps * kSpanPages + later % kSpanPages);
   const PageTiles& tiles = coming != nullptr ? *coming : here;
-  return later % kSteps < kSpanPages ? tiles.keys : tiles.values;
+  return later % kSpanSteps < kSpanPages ? tiles.keys : tiles.values;
 }
 
 // Values are fetched while the keys of their page are read, keys while the values four pages before them are.
