@@ -17,6 +17,12 @@ namespace {
 // and longer than it takes to wake a thread that sleeps; shorter than a scheduler tick that somebody else could use.
 constexpr int kSpins = 4000;
 
+constexpr std::int64_t kMostItems = 0xFFFF'FFFF;
+constexpr std::uint64_t kItemBits = kMostItems;
+constexpr std::uint64_t of_loop(std::uint32_t generation, std::int64_t next) {
+  return std::uint64_t{generation} << 32 | static_cast<std::uint64_t>(next);
+}
+
 void pause_cpu() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -96,17 +102,12 @@ void ThreadPool::run(Loop loop) {
     return;
   }
   QUIRE_ASSERT(working_.load(std::memory_order_relaxed) == 0, "for_each inside for_each");
+  QUIRE_ASSERT(loop.count <= kMostItems, "more items than a share can count");
   loop_ = loop;
-  const std::int64_t threads = size();
-  for (std::int64_t i = 0; i < threads; ++i) {
-    Share& share = shares_[static_cast<std::size_t>(i)];
-    share.next.store(loop.count * i / threads, std::memory_order_relaxed);
-    share.end = loop.count * (i + 1) / threads;
-  }
   working_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
+  const std::uint32_t generation = generation_.fetch_add(1, std::memory_order_release) + 1;
   generation_.notify_all();
-  drain(0);
+  drain(0, generation);
   for (int left = working_.load(std::memory_order_acquire); left != 0;
        left = working_.load(std::memory_order_acquire)) {
     wait_while_equal(working_, left);
@@ -114,20 +115,32 @@ void ThreadPool::run(Loop loop) {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void ThreadPool::drain(std::size_t self) {
+void ThreadPool::drain(std::size_t self, std::uint32_t generation) {
   const auto threads = static_cast<std::size_t>(size());
-  for (std::size_t k = 0; k < threads; ++k) {
-    Share& share = shares_[(self + k) % threads];
-    const auto take = [&] { return share.next.fetch_add(1, std::memory_order_relaxed); };
-    if (share.next.load(std::memory_order_relaxed) >= share.end) continue;
-    for (std::int64_t i = take(); i < share.end; i = take()) {
-      try {
-        loop_.call(loop_.context, i);
-      } catch (...) {
-        const std::scoped_lock lock(failure_mutex_);
-        if (!failure_) failure_ = std::current_exception();
-        for (Share& left : shares_) left.next.store(left.end, std::memory_order_relaxed);
-      }
+  for (std::size_t k = 0; k < threads; ++k) drain_share((self + k) % threads, k == 0, generation);
+}
+
+void ThreadPool::drain_share(std::size_t number, bool own, std::uint32_t generation) {
+  const std::int64_t threads = size(), thread = static_cast<std::int64_t>(number);
+  const std::int64_t begin = loop_.count * thread / threads, end = loop_.count * (thread + 1) / threads;
+  std::atomic<std::uint64_t>& next = shares_[number].next;
+  std::uint64_t seen = next.load(std::memory_order_relaxed);
+  while (true) {
+    const bool of_this_loop = seen >> 32 == generation;
+    const std::int64_t item = of_this_loop ? static_cast<std::int64_t>(seen & kItemBits) : begin;
+    // Owners mark even an empty share: marks are then never older than the loop before.
+    if (item >= end && (of_this_loop || !own)) return;
+    const std::int64_t after = item < end ? item + 1 : end;
+    const std::uint64_t taken = of_loop(generation, after);
+    if (!next.compare_exchange_weak(seen, taken, std::memory_order_relaxed)) continue;
+    if (item >= end) return;
+    seen = taken;
+    try {
+      loop_.call(loop_.context, item);
+    } catch (...) {
+      const std::scoped_lock lock(failure_mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      for (Share& left : shares_) left.next.store(of_loop(generation, kMostItems), std::memory_order_relaxed);
     }
   }
 }
@@ -149,7 +162,11 @@ void ThreadPool::work(std::size_t self) {
     if (now == seen) continue;
     seen = now;
     if (stop_.load(std::memory_order_relaxed)) return;
-    drain(self);
+    // What the caller wrote comes from its CPU's cache, one line after the other where each says where the next is.
+    for (std::size_t line = 0; line < loop_.context_bytes; line += 64) {
+      __builtin_prefetch(static_cast<const std::byte*>(loop_.context) + line);
+    }
+    drain(self, now);
     if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
   }
 }

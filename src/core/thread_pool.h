@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <mutex>
@@ -36,7 +37,7 @@ class ThreadPool {
   void for_each(std::int64_t count, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
     run({[](void* context, std::int64_t i) { (*static_cast<Plain*>(context))(i); },
-         const_cast<void*>(static_cast<const void*>(&body)), count});
+         const_cast<void*>(static_cast<const void*>(&body)), count, sizeof(Plain)});
   }
 
  private:
@@ -44,15 +45,17 @@ class ThreadPool {
     void (*call)(void*, std::int64_t);
     void* context;
     std::int64_t count;
+    std::size_t context_bytes;
   };
   // Each thread has a share of the loop and a line of memory for it: a line that threads write in turns costs as much
-  // as a small item. Who is done helps the others.
+  // as a small item. Who is done helps the others. The loop's number comes first, then the next item, so that nobody
+  // has to prepare another's line: one that is of an earlier loop says that nothing was taken yet.
   struct alignas(64) Share {
-    std::atomic<std::int64_t> next{0};
-    std::int64_t end = 0;
+    std::atomic<std::uint64_t> next{0};
   };
   void run(Loop loop);
-  void drain(std::size_t self);
+  void drain(std::size_t self, std::uint32_t generation);
+  void drain_share(std::size_t number, bool own, std::uint32_t generation);
   void work(std::size_t self);
   void settle(std::size_t self) const;
 

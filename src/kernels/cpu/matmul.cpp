@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/check.h"
 #include "kernels/cpu/made_rows.h"
 #include "kernels/cpu/scratch.h"
 
@@ -20,6 +21,7 @@ constexpr std::int64_t kItemRows = 2 * kPanelRows;
 constexpr std::int64_t kMostItemRows = 256, kFewestItemRows = 64;
 // Activation rows per pass over float weights, so that both sides stay in the second-level cache.
 constexpr std::int64_t kPassRows = 64;
+constexpr std::size_t kMostTargets = 4;
 
 struct MatmulScratch {
   Scratch q, bytes, scale, sums, half_sums, byte_sums;  // activations, one per calling thread
@@ -134,6 +136,8 @@ QuantizedRows from_tile(QuantizedRows x, std::int64_t tile) {
   return x;
 }
 
+std::int64_t items_of(const MatmulTarget& t) { return (t.weights->rows + kItemRows - 1) / kItemRows; }
+
 // What one item computes: of so many rows, from a tile's first on, so many outputs.
 struct Part {
   std::int64_t row, rows, begin, end;
@@ -201,16 +205,20 @@ void cpu_matmul(const IsaKernels& isa, ActivationBits bits, const MatmulParams& 
       std::ranges::any_of(p.targets, [](const MatmulTarget& t) { return !is_float(t.weights->type); });
   if (quantized) x = quantize(isa, bits, p, pool);
 
-  const auto items_of = [&](const MatmulTarget& t) { return (t.weights->rows + kItemRows - 1) / kItemRows; };
   std::int64_t items = 0;
   for (const MatmulTarget& t : p.targets) items += items_of(t);
   const std::int64_t share = (p.rows + pool.size() - 1) / pool.size();
   const std::int64_t item_rows =
       (std::clamp(share, kFewestItemRows, kMostItemRows) + kTileRows - 1) / kTileRows * kTileRows;
-  pool.for_each(items * ((p.rows + item_rows - 1) / item_rows), [&](std::int64_t number) {
+  QUIRE_ASSERT(p.targets.size() <= kMostTargets, "few products of the same rows");
+  std::array<MatmulTarget, kMostTargets> targets{};
+  std::ranges::copy(p.targets, targets.begin());
+  // All of it by value: another thread then has it at hand at once, not one line of memory after the other.
+  const auto blocks = (p.rows + item_rows - 1) / item_rows;
+  pool.for_each(items * blocks, [&isa, p, x, items, item_rows, targets, count = p.targets.size()](std::int64_t number) {
     const std::int64_t row = number / items * item_rows;
     std::int64_t item = number % items;
-    for (const MatmulTarget& t : p.targets) {
+    for (const MatmulTarget& t : std::span(targets).first(count)) {
       if (item < items_of(t)) {
         const std::int64_t begin = item * kItemRows;
         const auto multiply = is_float(t.weights->type) ? multiply_floats : multiply_quantized;
